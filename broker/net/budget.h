@@ -1,0 +1,27 @@
+/* One budget for the memory of all requests in progress (input bytes, decoded payloads, answers).
+ *
+ * Nothing is charged for a length that a peer only claimed: the charge follows the bytes that are really
+ * held. The budget refuses nothing by itself; over its limit, connections stop reading large frames
+ * (connection.c) until memory has been given back. */
+#ifndef PGCURSUS_NET_BUDGET_H
+#define PGCURSUS_NET_BUDGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct memory_budget {
+  size_t limit; /* bytes */
+  size_t used;
+  size_t peak;
+  void (*on_relief)(struct memory_budget *budget); /* called when use falls below the limit again */
+  void *owner;
+};
+
+void memory_budget_charge(struct memory_budget *budget, size_t bytes);
+void memory_budget_release(struct memory_budget *budget, size_t bytes);
+
+static inline bool memory_budget_is_over(const struct memory_budget *budget) {
+  return budget->used > budget->limit;
+}
+
+#endif
