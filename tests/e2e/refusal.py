@@ -1,0 +1,61 @@
+"""How a refusal is checked: code, class, retryable flag and the exact field set. Free texts by substring only."""
+
+import pytest
+
+import crs2client as crs2
+
+# The registry of error codes, as far as the tests provoke them.
+CLASSES = {
+    "validation": (
+        "batch_decode_failed empty_messages invalid_acks invalid_aggregate_replay invalid_aggregate_version "
+        "invalid_auth invalid_batch invalid_consume_syntax invalid_epoch invalid_event_sourcing invalid_generation "
+        "invalid_idempotent invalid_is_idempotent invalid_isolation invalid_member invalid_group "
+        "invalid_min_in_sync_replicas invalid_offset invalid_partition invalid_partitions invalid_producer_id "
+        "invalid_replication_factor invalid_retention_bytes invalid_retention_hours invalid_schema_version "
+        "invalid_seq_num invalid_topic_name invalid_topic_policy invalid_wait_ms missing_message "
+        "missing_producer_id missing_topic unknown_command fetch_batch_too_large fetch_wait_too_large"
+    ),
+    "authorization": (
+        "NOT_AUTHORIZED_FOR_TOPIC authentication_failed internal_command_unauthorized "
+        "internal_topic_write_forbidden internal_txn_publish_forbidden transaction_metadata_forbidden"
+    ),
+    "availability": "insufficient_in_sync_replicas request_timeout request_cancelled replication_unavailable",
+    "conflict": "OFFSET_OUT_OF_RANGE",
+    "fencing": "stale_producer_epoch",
+    "not_found": "topic_not_found partition_not_found",
+    "internal": (
+        "aggregate_publish_requires_append_stream broker_error command_failed create_topic_failed"
+    ),
+}
+CLASS_OF = {code: name for name, codes in CLASSES.items() for code in codes.split()}
+
+
+class Text:
+    """Any text that is not empty and contains the given pieces."""
+
+    def __init__(self, *pieces):
+        self.pieces = pieces
+
+    def __eq__(self, other):
+        return isinstance(other, str) and bool(other) and all(piece in other for piece in self.pieces)
+
+    def __repr__(self):
+        return f"<text with {self.pieces}>"
+
+
+def check(error, code, /, **fields):
+    assert (error.code, error.fields) == (code, fields)
+    assert error.class_name == CLASS_OF[code]
+    assert error.retryable == (error.class_name in ("routing", "availability"))
+
+
+def refused(client, command, fields, code, /, **want):
+    with pytest.raises(crs2.BrokerError) as caught:
+        client.call(command, **fields)
+    check(caught.value, code, **want)
+
+
+def batch_refused(client, batch, code, /, **want):
+    with pytest.raises(crs2.BrokerError) as caught:
+        client.publish_batch(batch)
+    check(caught.value, code, **want)
