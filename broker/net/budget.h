@@ -1,8 +1,8 @@
 /* One budget for the memory of all requests in progress (input bytes, decoded payloads, answers).
  *
- * Nothing is charged for a length that a peer only claimed: the charge follows the bytes that are really
- * held. The budget refuses nothing by itself; over its limit, connections stop reading large frames
- * (connection.c) until memory has been given back. */
+ * Nothing is charged for a length that a peer only claimed: the charge follows the bytes that are
+ * really held. The budget refuses nothing by itself; over its limit, connections stop reading large
+ * frames (connection.c) until memory has been given back. */
 #ifndef PGCURSUS_NET_BUDGET_H
 #define PGCURSUS_NET_BUDGET_H
 
