@@ -1,0 +1,22 @@
+-- Every privilege on the schema, in one place. Runs as pgcursus_owner after functions and views,
+-- whenever one of those files changed, so it must be repeatable.
+--
+-- pgcursus_broker may execute what a node calls, and touches no table; it reads the schema's
+-- history, so that a node that may not migrate can tell whether it fits. pgcursus_reader may
+-- select from the views and read(). pgcursus_writer may publish(). PUBLIC gets nothing.
+
+REVOKE ALL ON SCHEMA pgcursus FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA pgcursus FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA pgcursus FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA pgcursus FROM PUBLIC;
+
+GRANT USAGE ON SCHEMA pgcursus TO pgcursus_broker, pgcursus_reader, pgcursus_writer;
+
+GRANT SELECT ON pgcursus.schema_migrations, pgcursus.schema_files TO pgcursus_broker;
+
+GRANT EXECUTE ON FUNCTION
+  pgcursus.append, pgcursus.fetch_batches,
+  pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics
+TO pgcursus_broker;
+
+GRANT SELECT ON pgcursus.topics, pgcursus.partitions TO pgcursus_reader;
