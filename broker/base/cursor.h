@@ -50,7 +50,10 @@ static inline uint8_t cursor_u8(struct cursor *cursor) {
 
 static inline uint16_t cursor_u16(struct cursor *cursor) {
   struct slice bytes = cursor_take(cursor, 2);
-  return bytes.length ? (uint16_t)((bytes.data[0] << 8) | bytes.data[1]) : 0;
+  if (!bytes.length) return 0;
+  uint16_t value;
+  memcpy(&value, bytes.data, sizeof value);
+  return be16toh(value);
 }
 
 static inline uint32_t cursor_u32(struct cursor *cursor) {
