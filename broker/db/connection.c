@@ -1,0 +1,583 @@
+/* Owns a PGconn, its watchers and the queue of batches in flight. Knows nothing of what statements mean.
+ *
+ * A connection is in exactly one state, and set_state() is the one place that changes it. The PGconn is
+ * touched by one thread at a time: by the loop, except while a worker has it (connecting, or DB_BULK). */
+#include "db/connection.h"
+
+#include <assert.h>
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/worker.h"
+#include "db/connect.h"
+
+/* Parameters of a batch above this many bytes are sent by a worker. */
+#define BULK_PARAMETER_BYTES (1u << 20)
+
+/* libpq's buffers grow to the largest message and never shrink; above this a connection is replaced when it
+ * is next idle. */
+#define BLOATED_MESSAGE_BYTES (8u << 20)
+
+#define RETRY_FIRST_MS 50
+
+struct bulk_job {
+  struct worker_job job;
+  struct db_connection *connection;
+  struct db_batch *batch;
+  const struct db_call *calls;
+  unsigned count;
+  PGresult **results; /* one a call, or NULL */
+  PGresult *sync_result;
+  bool connection_is_broken;
+};
+
+struct db_connection {
+  struct db_connection_options options;
+  enum db_connection_state state;
+  PGconn *pg;
+  ev_io read_watcher;
+  ev_io write_watcher;
+  ev_timer retry_timer;
+  ev_timer answer_timer;
+  ev_idle deferred; /* reports batches that ended inside db_connection_send() */
+  int64_t retry_delay_ms;
+  struct db_batch *head; /* in flight, oldest first */
+  struct db_batch **tail;
+  unsigned in_flight;
+  size_t largest_message;
+  bool broken_while_sending;
+  bool close_requested;
+  bool dispatching; /* inside a callback loop: closing must wait for its end */
+  struct db_connect connect;
+  struct bulk_job bulk;
+};
+
+static void start_connecting(struct db_connection *connection);
+static void lose_connection(struct db_connection *connection, const char *reason);
+
+static void set_state(struct db_connection *connection, enum db_connection_state state) {
+  switch (state) {
+    case DB_CONNECTING:
+      assert(connection->state == DB_READY || connection->state == DB_CONNECTING);
+      break;
+    case DB_READY:
+      assert(connection->state == DB_CONNECTING || connection->state == DB_DOWN ||
+             connection->state == DB_BULK);
+      break;
+    case DB_BULK:
+      assert(connection->state == DB_READY);
+      break;
+    case DB_DOWN:
+      assert(connection->state == DB_CONNECTING || connection->state == DB_DOWN);
+      break;
+    case DB_CLOSED:
+      break;
+  }
+  connection->state = state;
+}
+
+enum db_connection_state db_connection_state(const struct db_connection *connection) {
+  return connection->state;
+}
+
+bool db_connection_can_send(const struct db_connection *connection) {
+  return connection->state == DB_READY && !connection->broken_while_sending;
+}
+
+unsigned db_connection_in_flight(const struct db_connection *connection) {
+  return connection->in_flight;
+}
+
+/* ------------------------------------------------------------------ batches */
+
+static void enqueue_batch(struct db_connection *connection, struct db_batch *batch, unsigned count) {
+  batch->next = NULL;
+  batch->call_count = count;
+  batch->answered = 0;
+  batch->synced = false;
+  batch->failed = false;
+  batch->wait_was_cancelled = false;
+  batch->failure_text = NULL;
+  *connection->tail = batch;
+  connection->tail = &batch->next;
+  connection->in_flight++;
+}
+
+static struct db_batch *dequeue_batch(struct db_connection *connection) {
+  struct db_batch *batch = connection->head;
+  connection->head = batch->next;
+  if (connection->head == NULL) connection->tail = &connection->head;
+  connection->in_flight--;
+  return batch;
+}
+
+static void finish_batch(struct db_batch *batch, enum db_outcome outcome,
+                         const struct db_failure *failure) {
+  char *text = batch->failure_text;
+  batch->failure_text = NULL;
+  batch->on_done(batch, outcome, failure);
+  free(text);
+}
+
+/* Remembers the first error of a batch in one block: message, NUL, detail, NUL. */
+static void record_failure(struct db_batch *batch, const PGresult *result) {
+  if (batch->failed) return;
+  batch->failed = true;
+  const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+  const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
+  if (message == NULL) message = PQresultErrorMessage(result);
+  if (detail == NULL) detail = "";
+  size_t message_size = strlen(message) + 1, detail_size = strlen(detail) + 1;
+  batch->failure_text = memory_allocate(message_size + detail_size);
+  memcpy(batch->failure_text, message, message_size);
+  memcpy(batch->failure_text + message_size, detail, detail_size);
+  snprintf(batch->failure.sqlstate, sizeof batch->failure.sqlstate, "%.5s",
+           sqlstate ? sqlstate : "00000");
+  batch->failure.message = batch->failure_text;
+  batch->failure.detail = batch->failure_text + message_size;
+  batch->failure.call = batch->answered;
+}
+
+static void complete_batch(struct db_batch *batch) {
+  if (batch->failed) {
+    finish_batch(batch, DB_REFUSED, &batch->failure);
+  } else if (batch->wait_was_cancelled) {
+    const struct db_failure failure = {.sqlstate = "57014",
+                                       .message = "the wait for a synchronous standby was cancelled",
+                                       .detail = ""};
+    finish_batch(batch, DB_UNKNOWN, &failure);
+  } else {
+    finish_batch(batch, DB_COMMITTED, NULL);
+  }
+}
+
+static void fail_batch(struct db_batch *batch, enum db_outcome outcome, const char *reason) {
+  const struct db_failure failure = {.sqlstate = "08006", .message = reason, .detail = ""};
+  finish_batch(batch, outcome, &failure);
+}
+
+/* Gives one result to the batch it belongs to. */
+static void take_result(struct db_batch *batch, const PGresult *result) {
+  switch (PQresultStatus(result)) {
+    case PGRES_TUPLES_OK:
+      if (!batch->failed && batch->on_result) batch->on_result(batch, batch->answered, result);
+      break;
+    case PGRES_COMMAND_OK:
+    case PGRES_PIPELINE_ABORTED:
+      break;
+    default:
+      record_failure(batch, result);
+  }
+}
+
+/* The prepared statements no longer fit the database (functions replaced with other result types, or a
+ * pooler in between): only a new session helps. */
+static bool session_is_spoiled(const struct db_batch *batch) {
+  return batch->failed && (strcmp(batch->failure.sqlstate, "0A000") == 0 ||
+                           strcmp(batch->failure.sqlstate, "26000") == 0);
+}
+
+/* PostgreSQL says that it is going away. */
+static bool session_is_ending(const struct db_batch *batch) {
+  return batch->failed && (strncmp(batch->failure.sqlstate, "57P", 3) == 0 ||
+                           strcmp(batch->failure.sqlstate, "25006") == 0);
+}
+
+/* ------------------------------------------------------------------ watching the socket */
+
+static void watch_socket(struct db_connection *connection) {
+  int socket = PQsocket(connection->pg);
+  ev_io_set(&connection->read_watcher, socket, EV_READ);
+  ev_io_set(&connection->write_watcher, socket, EV_WRITE);
+  ev_io_start(connection->options.loop, &connection->read_watcher);
+}
+
+static void unwatch_socket(struct db_connection *connection) {
+  ev_io_stop(connection->options.loop, &connection->read_watcher);
+  ev_io_stop(connection->options.loop, &connection->write_watcher);
+}
+
+static void restart_answer_timer(struct db_connection *connection) {
+  ev_timer_stop(connection->options.loop, &connection->answer_timer);
+  if (connection->head == NULL) return;
+  ev_timer_set(&connection->answer_timer, (double)connection->options.answer_limit_ms / 1000.0, 0.);
+  ev_timer_start(connection->options.loop, &connection->answer_timer);
+}
+
+/* False when the connection is broken. */
+static bool flush_output(struct db_connection *connection) {
+  int pending = PQflush(connection->pg);
+  if (pending < 0) return false;
+  if (pending > 0) {
+    ev_io_start(connection->options.loop, &connection->write_watcher);
+  } else {
+    ev_io_stop(connection->options.loop, &connection->write_watcher);
+  }
+  return true;
+}
+
+/* Takes the results that have arrived. False when the connection is broken. */
+static bool drain_results(struct db_connection *connection) {
+  while (connection->head != NULL && !PQisBusy(connection->pg)) {
+    struct db_batch *batch = connection->head;
+    PGresult *result = PQgetResult(connection->pg);
+    if (result == NULL) { /* the end of one statement's results */
+      if (batch->answered < batch->call_count) batch->answered++;
+      if (PQstatus(connection->pg) == CONNECTION_BAD) return false;
+      continue;
+    }
+    if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+      PQclear(result);
+      bool spoiled = session_is_spoiled(batch), ending = session_is_ending(batch);
+      dequeue_batch(connection);
+      restart_answer_timer(connection);
+      complete_batch(batch);
+      if (spoiled || ending) return false;
+      continue;
+    }
+    take_result(batch, result);
+    PQclear(result);
+    if (PQstatus(connection->pg) == CONNECTION_BAD) return false;
+  }
+  return true;
+}
+
+static void drain_notifications(struct db_connection *connection) {
+  PGnotify *notification;
+  while ((notification = PQnotifies(connection->pg)) != NULL) {
+    if (connection->options.on_notify) {
+      connection->options.on_notify(connection->options.owner, notification->relname,
+                                    notification->extra);
+    }
+    PQfreemem(notification);
+  }
+}
+
+/* Ends a turn in which callbacks may have asked for anything. */
+static void end_dispatch(struct db_connection *connection, bool healthy) {
+  connection->dispatching = false;
+  if (connection->close_requested) {
+    connection->close_requested = false;
+    db_connection_close(connection);
+  } else if (!healthy && connection->pg != NULL) {
+    const char *message = PQerrorMessage(connection->pg);
+    lose_connection(connection, message && *message ? message : "the session ended");
+  } else if (connection->largest_message > BLOATED_MESSAGE_BYTES && connection->head == NULL &&
+             connection->state == DB_READY) {
+    lose_connection(connection, NULL);
+  }
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *watcher, int events) {
+  struct db_connection *connection = watcher->data;
+  (void)loop;
+  (void)events;
+  connection->dispatching = true;
+  bool healthy = PQconsumeInput(connection->pg) == 1;
+  drain_notifications(connection);
+  healthy = drain_results(connection) && healthy;
+  if (healthy && !connection->close_requested) healthy = flush_output(connection);
+  end_dispatch(connection, healthy);
+}
+
+static void on_writable(struct ev_loop *loop, ev_io *watcher, int events) {
+  struct db_connection *connection = watcher->data;
+  (void)loop;
+  (void)events;
+  if (!flush_output(connection)) lose_connection(connection, PQerrorMessage(connection->pg));
+}
+
+static void on_answer_overdue(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct db_connection *connection = timer->data;
+  (void)loop;
+  (void)events;
+  if (connection->state == DB_READY) lose_connection(connection, "PostgreSQL gave no answer in time");
+}
+
+/* A synchronous commit whose wait was cancelled reports success with this warning: the record is on the
+ * primary but perhaps nowhere else, so it must not be acknowledged as replicated. */
+static void on_notice(void *argument, const PGresult *result) {
+  struct db_connection *connection = argument;
+  const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  if (sqlstate == NULL) return;
+  if (connection->head != NULL && strcmp(sqlstate, "57014") == 0) {
+    connection->head->wait_was_cancelled = true;
+  } else if (strncmp(sqlstate, "00", 2) != 0) {
+    log_event(LOG_WARN, "PostgreSQL warns", "session", connection->options.application_name,
+              "sqlstate", sqlstate, "message",
+              PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY), NULL);
+  }
+}
+
+/* ------------------------------------------------------------------ large batches, on a worker */
+
+static void run_bulk(struct worker_job *job) {
+  struct bulk_job *bulk = (struct bulk_job *)job;
+  PGconn *pg = bulk->connection->pg;
+  PQsetnonblocking(pg, 0);
+  for (unsigned i = 0; i < bulk->count; i++) {
+    if (!db_send_call(pg, bulk->connection->options.statements, &bulk->calls[i])) {
+      bulk->connection_is_broken = true;
+      return;
+    }
+  }
+  if (PQpipelineSync(pg) != 1) {
+    bulk->connection_is_broken = true;
+    return;
+  }
+  for (unsigned i = 0; i < bulk->count; i++) {
+    PGresult *result;
+    while ((result = PQgetResult(pg)) != NULL) {
+      PQclear(bulk->results[i]);
+      bulk->results[i] = result;
+      if (PQstatus(pg) == CONNECTION_BAD) {
+        bulk->connection_is_broken = true;
+        return;
+      }
+    }
+  }
+  /* An error while committing is reported before the Sync's own answer. */
+  PGresult *result;
+  while ((result = PQgetResult(pg)) != NULL && PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
+    PQclear(bulk->sync_result);
+    bulk->sync_result = result;
+  }
+  if (result == NULL) bulk->connection_is_broken = true;
+  PQclear(result);
+  PQsetnonblocking(pg, 1);
+}
+
+static void bulk_done(struct worker_job *job) {
+  struct bulk_job *bulk = (struct bulk_job *)job;
+  struct db_connection *connection = bulk->connection;
+  struct db_batch *batch = bulk->batch;
+  set_state(connection, DB_READY);
+  connection->dispatching = true;
+  bool healthy = !bulk->connection_is_broken && PQstatus(connection->pg) == CONNECTION_OK;
+  for (unsigned i = 0; i < bulk->count; i++) {
+    if (bulk->results[i]) take_result(batch, bulk->results[i]);
+    batch->answered++;
+    PQclear(bulk->results[i]);
+  }
+  if (bulk->sync_result) record_failure(batch, bulk->sync_result);
+  PQclear(bulk->sync_result);
+  free(bulk->results);
+  dequeue_batch(connection);
+  if (healthy) {
+    watch_socket(connection);
+    bool spoiled = session_is_spoiled(batch), ending = session_is_ending(batch);
+    complete_batch(batch);
+    healthy = !spoiled && !ending;
+  } else if (batch->failed && strncmp(batch->failure.sqlstate, "08", 2) != 0 &&
+             strcmp(batch->failure.sqlstate, "00000") != 0) {
+    complete_batch(batch); /* PostgreSQL answered with an error before it closed */
+  } else {
+    fail_batch(batch, DB_UNKNOWN, "the connection to PostgreSQL was lost");
+  }
+  end_dispatch(connection, healthy);
+}
+
+static void send_bulk(struct db_connection *connection, struct db_batch *batch,
+                      const struct db_call *calls, unsigned count) {
+  unwatch_socket(connection);
+  ev_timer_stop(connection->options.loop, &connection->answer_timer);
+  set_state(connection, DB_BULK);
+  connection->bulk = (struct bulk_job){.job = {.run = run_bulk, .done = bulk_done},
+                                       .connection = connection,
+                                       .batch = batch,
+                                       .calls = calls,
+                                       .count = count,
+                                       .results = memory_allocate_zeroed(count, sizeof(PGresult *))};
+  worker_pool_submit(connection->options.bulk_workers, &connection->bulk.job);
+}
+
+/* ------------------------------------------------------------------ sending */
+
+static size_t parameter_bytes(const struct db_connection *connection, const struct db_call *calls,
+                              unsigned count) {
+  size_t total = 0;
+  for (unsigned i = 0; i < count; i++) {
+    unsigned parameters = connection->options.statements[calls[i].statement].parameter_count;
+    for (unsigned j = 0; j < parameters; j++) total += (size_t)calls[i].parameters[j].length;
+  }
+  return total;
+}
+
+static void on_deferred(struct ev_loop *loop, ev_idle *watcher, int events) {
+  struct db_connection *connection = watcher->data;
+  (void)events;
+  ev_idle_stop(loop, watcher);
+  if (connection->broken_while_sending) {
+    connection->broken_while_sending = false;
+    lose_connection(connection, PQerrorMessage(connection->pg));
+  }
+}
+
+void db_connection_send(struct db_connection *connection, struct db_batch *batch,
+                        const struct db_call *calls, unsigned count) {
+  assert(db_connection_can_send(connection) && count > 0);
+  size_t bytes = parameter_bytes(connection, calls, count);
+  if (bytes > connection->largest_message) connection->largest_message = bytes;
+  enqueue_batch(connection, batch, count);
+  if (bytes > BULK_PARAMETER_BYTES && connection->in_flight == 1) {
+    send_bulk(connection, batch, calls, count);
+    return;
+  }
+  bool healthy = true;
+  for (unsigned i = 0; i < count && healthy; i++) {
+    healthy = db_send_call(connection->pg, connection->options.statements, &calls[i]);
+  }
+  healthy = healthy && PQpipelineSync(connection->pg) == 1 && flush_output(connection);
+  if (!healthy) {
+    connection->broken_while_sending = true;
+    ev_idle_start(connection->options.loop, &connection->deferred);
+  }
+  if (connection->in_flight == 1) restart_answer_timer(connection);
+}
+
+/* ------------------------------------------------------------------ connecting and losing */
+
+static void report_state(struct db_connection *connection, bool ready, const char *reason) {
+  connection->options.on_state(connection, connection->options.owner, ready, reason);
+}
+
+static void schedule_retry(struct db_connection *connection) {
+  /* Jitter keeps many nodes from arriving together after an outage. */
+  double delay = (double)connection->retry_delay_ms / 1000.0 * (0.5 + drand48() / 2);
+  ev_timer_set(&connection->retry_timer, delay, 0.);
+  ev_timer_start(connection->options.loop, &connection->retry_timer);
+  connection->retry_delay_ms *= 2;
+  if (connection->retry_delay_ms > connection->options.retry_max_ms) {
+    connection->retry_delay_ms = connection->options.retry_max_ms;
+  }
+}
+
+static void connect_done(struct db_connect *connect) {
+  struct db_connection *connection = connect->owner;
+  if (connection->state == DB_CLOSED) {
+    PQfinish(connect->pg);
+    free(connect->error);
+    free(connection);
+    return;
+  }
+  if (connect->pg == NULL) {
+    set_state(connection, DB_DOWN);
+    report_state(connection, false, connect->error);
+    free(connect->error);
+    if (connection->state != DB_CLOSED) schedule_retry(connection);
+    return;
+  }
+  connection->pg = connect->pg;
+  connection->retry_delay_ms = RETRY_FIRST_MS;
+  connection->largest_message = 0;
+  PQsetNoticeReceiver(connection->pg, on_notice, connection);
+  set_state(connection, DB_READY);
+  watch_socket(connection);
+  drain_notifications(connection);
+  report_state(connection, true, NULL);
+}
+
+static void start_connecting(struct db_connection *connection) {
+  connection->connect = (struct db_connect){.conninfo = connection->options.conninfo,
+                                            .application_name = connection->options.application_name,
+                                            .setup = connection->options.setup,
+                                            .statements = connection->options.statements,
+                                            .statement_count = connection->options.statement_count,
+                                            .timeout_ms = connection->options.connect_timeout_ms,
+                                            .done = connect_done,
+                                            .owner = connection};
+  db_connect_start(connection->options.connect_workers, &connection->connect);
+}
+
+static void on_retry(struct ev_loop *loop, ev_timer *timer, int events) {
+  (void)loop;
+  (void)events;
+  start_connecting(timer->data);
+}
+
+static void drop_session(struct db_connection *connection) {
+  unwatch_socket(connection);
+  ev_timer_stop(connection->options.loop, &connection->answer_timer);
+  ev_idle_stop(connection->options.loop, &connection->deferred);
+  connection->broken_while_sending = false;
+  PQfinish(connection->pg);
+  connection->pg = NULL;
+}
+
+/* Detaches what was in flight and reports it; callbacks may send elsewhere meanwhile. */
+static void fail_in_flight(struct db_connection *connection, const char *reason) {
+  struct db_batch *batch = connection->head;
+  connection->head = NULL;
+  connection->tail = &connection->head;
+  connection->in_flight = 0;
+  while (batch != NULL) {
+    struct db_batch *next = batch->next;
+    fail_batch(batch, DB_UNKNOWN, reason);
+    batch = next;
+  }
+}
+
+/* `reason` NULL: a planned replacement of an idle session, which is nobody's news. */
+static void lose_connection(struct db_connection *connection, const char *reason) {
+  char *text = memory_copy_text(reason ? reason : "");
+  for (char *end = text + strlen(text); end > text && end[-1] == '\n'; end--) end[-1] = '\0';
+  for (char *c = text; *c; c++) {
+    if (*c == '\n') *c = ' ';
+  }
+  drop_session(connection);
+  set_state(connection, DB_CONNECTING);
+  connection->dispatching = true;
+  if (reason) report_state(connection, false, text);
+  fail_in_flight(connection, "the connection to PostgreSQL was lost");
+  connection->dispatching = false;
+  free(text);
+  if (connection->close_requested) {
+    connection->close_requested = false;
+    db_connection_close(connection);
+    return;
+  }
+  start_connecting(connection);
+}
+
+void db_connection_reset(struct db_connection *connection, const char *reason) {
+  if (connection->state == DB_READY && !connection->dispatching) lose_connection(connection, reason);
+}
+
+struct db_connection *db_connection_open(const struct db_connection_options *options) {
+  struct db_connection *connection = memory_allocate_zeroed(1, sizeof *connection);
+  connection->options = *options;
+  connection->state = DB_CONNECTING;
+  connection->tail = &connection->head;
+  connection->retry_delay_ms = RETRY_FIRST_MS;
+  ev_io_init(&connection->read_watcher, on_readable, -1, EV_READ);
+  ev_io_init(&connection->write_watcher, on_writable, -1, EV_WRITE);
+  ev_timer_init(&connection->retry_timer, on_retry, 0., 0.);
+  ev_timer_init(&connection->answer_timer, on_answer_overdue, 0., 0.);
+  ev_idle_init(&connection->deferred, on_deferred);
+  connection->read_watcher.data = connection->write_watcher.data = connection;
+  connection->retry_timer.data = connection->answer_timer.data = connection;
+  connection->deferred.data = connection;
+  start_connecting(connection);
+  return connection;
+}
+
+void db_connection_close(struct db_connection *connection) {
+  if (connection->dispatching || connection->state == DB_BULK) {
+    connection->close_requested = true;
+    return;
+  }
+  enum db_connection_state state = connection->state;
+  bool worker_has_it = (state == DB_CONNECTING || state == DB_DOWN) &&
+                       !ev_is_active(&connection->retry_timer);
+  ev_timer_stop(connection->options.loop, &connection->retry_timer);
+  if (connection->pg) drop_session(connection);
+  set_state(connection, DB_CLOSED);
+  fail_in_flight(connection, "the node is stopping");
+  if (!worker_has_it) free(connection);
+}

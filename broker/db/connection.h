@@ -1,0 +1,117 @@
+/* One PostgreSQL connection on the event loop, in libpq's pipeline mode, reconnecting by itself.
+ *
+ * Work is sent as batches: some prepared statements with binary parameters and one Sync, which makes a batch
+ * one transaction. Several batches may be in flight; they finish in order. Connecting (names, TLS,
+ * authentication, preparing) blocks and so happens on a worker thread. A batch whose parameters are
+ * large is sent and awaited on a worker thread too, since libpq copies what it sends. */
+#ifndef PGCURSUS_DB_CONNECTION_H
+#define PGCURSUS_DB_CONNECTION_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ev_loop;
+struct worker_pool;
+struct db_connection;
+
+/* A prepared statement. Parameters and results are binary. */
+struct db_statement {
+  const char *name;
+  const char *sql;
+  unsigned parameter_count;
+  const Oid *parameter_types;
+};
+
+struct db_parameter {
+  const void *data; /* NULL is SQL NULL */
+  int length;
+};
+
+/* One execution of a statement; the parameters must stay valid until the batch is done. */
+struct db_call {
+  unsigned statement; /* index into the connection's statements */
+  const struct db_parameter *parameters;
+};
+
+enum db_outcome {
+  DB_COMMITTED, /* the Sync answered without an error: the transaction is committed */
+  DB_REFUSED,   /* PostgreSQL reported an error: the transaction is rolled back */
+  DB_UNKNOWN,   /* the connection was lost, or the wait for a standby cancelled: it may have committed */
+  DB_UNSENT,    /* nothing was sent: there is no connection */
+};
+
+/* What went wrong; valid during the callback only. Texts are never NULL. */
+struct db_failure {
+  char sqlstate[6]; /* "00000" when PostgreSQL named none */
+  const char *message;
+  const char *detail;
+  unsigned call; /* index of the call that failed */
+};
+
+/* Embedded in the sender's own struct. `on_result` is called for each call that gave rows; what it learns
+ * counts only when `on_done` says DB_COMMITTED. `on_done` is called exactly once, never before
+ * db_connection_send() has returned. */
+struct db_batch {
+  void (*on_result)(struct db_batch *batch, unsigned call, const PGresult *result);
+  void (*on_done)(struct db_batch *batch, enum db_outcome outcome, const struct db_failure *failure);
+  /* private to db/connection.c */
+  struct db_batch *next;
+  unsigned call_count;
+  unsigned answered;
+  bool synced;
+  bool wait_was_cancelled;
+  bool failed;
+  struct db_failure failure;
+  char *failure_text;
+};
+
+struct db_connection_options {
+  struct ev_loop *loop;
+  struct worker_pool *connect_workers; /* for connecting */
+  struct worker_pool *bulk_workers;    /* for batches with large parameters */
+  const char *conninfo;
+  const char *application_name;
+  const char *const *setup; /* SQL run after connecting, ended by NULL */
+  const struct db_statement *statements;
+  unsigned statement_count;
+  int64_t connect_timeout_ms;
+  int64_t retry_max_ms;    /* greatest pause between attempts */
+  int64_t answer_limit_ms; /* a batch without an answer for that long means the connection is dead */
+  /* State changed: ready, or lost (`reason` says why), or still not reachable (`reason` again). */
+  void (*on_state)(struct db_connection *connection, void *owner, bool ready, const char *reason);
+  void (*on_notify)(void *owner, const char *channel, const char *payload); /* may be NULL */
+  void *owner;
+};
+
+/* Starts connecting; the options' texts and arrays must outlive the connection. */
+struct db_connection *db_connection_open(const struct db_connection_options *options)
+    __attribute__((returns_nonnull, warn_unused_result));
+
+enum db_connection_state {
+  DB_CONNECTING, /* the first attempt since the start or since a loss: worth waiting for */
+  DB_READY,
+  DB_BULK, /* a worker thread has it for a large batch */
+  DB_DOWN, /* an attempt has failed; attempts go on */
+  DB_CLOSED,
+};
+enum db_connection_state db_connection_state(const struct db_connection *connection);
+
+/* True when a batch can be sent now (ready and not lent to a worker). */
+bool db_connection_can_send(const struct db_connection *connection);
+
+unsigned db_connection_in_flight(const struct db_connection *connection);
+
+/* Sends a batch: `count` calls and a Sync. Must be able to send. */
+void db_connection_send(struct db_connection *connection, struct db_batch *batch,
+                        const struct db_call *calls, unsigned count);
+
+/* Drops the connection (what is in flight becomes unknown) and reconnects. */
+void db_connection_reset(struct db_connection *connection, const char *reason);
+
+/* Ends it for good; batches in flight are reported as unknown. Frees the connection, at once or when its
+ * worker has returned it. */
+void db_connection_close(struct db_connection *connection);
+
+#endif

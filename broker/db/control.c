@@ -1,0 +1,299 @@
+/* Runs control-plane calls on a few SERIALIZABLE sessions. Knows statements as numbers, not what they mean. */
+#include "db/control.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "db/health.h"
+
+#define RETRY_FIRST_US 1000
+#define RETRY_MAX_US 100000
+#define TICK_SECONDS 0.05
+
+struct session {
+  struct db_batch batch; /* first: callbacks get it */
+  struct control *control;
+  struct db_connection *connection;
+  struct control_call *running;
+  struct db_call call;
+  bool was_ready;
+};
+
+struct control {
+  struct control_options options;
+  struct session *sessions;
+  struct control_call *queue;
+  struct control_call **queue_tail;
+  ev_prepare prepare;
+  ev_timer tick; /* deadlines and delayed retries, while anything queues */
+  bool prepare_active;
+  bool closing;
+  char setup_statement_timeout[64];
+  const char *setup[5];
+  struct metric_series *retries_total;
+};
+
+static void push(struct control *control, struct control_call *call) {
+  call->next = NULL;
+  *control->queue_tail = call;
+  control->queue_tail = &call->next;
+}
+
+static void finish(struct control_call *call, enum control_status status, const char *code,
+                   const char *detail) {
+  PGresult *rows = call->rows;
+  call->rows = NULL;
+  const struct control_result result = {
+      .status = status, .rows = rows, .code = code ? code : "", .detail = detail ? detail : ""};
+  call->on_done(call, &result);
+  PQclear(rows);
+}
+
+/* Takes the first call that may start now. */
+static struct control_call *take_next(struct control *control, int64_t now) {
+  for (struct control_call **place = &control->queue; *place; place = &(*place)->next) {
+    struct control_call *call = *place;
+    if (call->not_before_us > now) continue;
+    *place = call->next;
+    if (control->queue_tail == &call->next) control->queue_tail = place;
+    return call;
+  }
+  return NULL;
+}
+
+static bool everything_is_down(const struct control *control) {
+  for (unsigned i = 0; i < control->options.connections; i++) {
+    if (db_connection_state(control->sessions[i].connection) != DB_DOWN) return false;
+  }
+  return true;
+}
+
+static void start(struct session *session, struct control_call *call) {
+  session->running = call;
+  session->call = (struct db_call){.statement = call->statement, .parameters = call->parameters};
+  call->attempts++;
+  db_connection_send(session->connection, &session->batch, &session->call, 1);
+}
+
+static void pump(struct control *control) {
+  if (control->queue == NULL) return;
+  int64_t now = clock_monotonic_us();
+  for (unsigned i = 0; i < control->options.connections; i++) {
+    struct session *session = &control->sessions[i];
+    if (session->running || !db_connection_can_send(session->connection)) continue;
+    struct control_call *call = take_next(control, now);
+    if (call == NULL) break;
+    start(session, call);
+  }
+  struct control_call *call;
+  if (everything_is_down(control)) {
+    while ((call = take_next(control, INT64_MAX)) != NULL) {
+      finish(call, CONTROL_UNAVAILABLE, "PostgreSQL is not available", NULL);
+    }
+  }
+  if (control->queue && !ev_is_active(&control->tick)) {
+    ev_timer_again(control->options.loop, &control->tick);
+  }
+}
+
+/* ------------------------------------------------------------------ outcomes */
+
+static bool is_conflict(const char *sqlstate) {
+  return strcmp(sqlstate, "40001") == 0 || strcmp(sqlstate, "40P01") == 0;
+}
+
+static bool is_transient(const char *sqlstate) {
+  return strncmp(sqlstate, "08", 2) == 0 || strncmp(sqlstate, "53", 2) == 0 ||
+         strncmp(sqlstate, "55", 2) == 0 || strncmp(sqlstate, "57", 2) == 0 ||
+         strncmp(sqlstate, "58", 2) == 0 || strcmp(sqlstate, "25006") == 0;
+}
+
+static void retry_later(struct control *control, struct control_call *call) {
+  int64_t delay = (int64_t)RETRY_FIRST_US << (call->attempts < 7 ? call->attempts : 7);
+  if (delay > RETRY_MAX_US) delay = RETRY_MAX_US;
+  call->not_before_us = clock_monotonic_us() + (int64_t)((double)delay * (0.5 + drand48() / 2));
+  metric_add(control->retries_total, 1);
+  push(control, call);
+}
+
+static void refused(struct control *control, struct control_call *call,
+                    const struct db_failure *failure) {
+  if (strcmp(failure->sqlstate, "PC001") == 0) {
+    finish(call, CONTROL_REFUSED, failure->message, failure->detail);
+  } else if (is_conflict(failure->sqlstate)) {
+    if (clock_monotonic_us() < call->deadline_us && !control->closing) {
+      retry_later(control, call);
+    } else {
+      finish(call, CONTROL_TIMED_OUT, "other transactions kept winning", NULL);
+    }
+  } else if (is_transient(failure->sqlstate)) {
+    finish(call, CONTROL_UNAVAILABLE, failure->message, NULL);
+  } else {
+    log_event(LOG_ERROR, "PostgreSQL refused a control-plane call", "statement",
+              control_statements[call->statement].name, "sqlstate", failure->sqlstate, "message",
+              failure->message, NULL);
+    finish(call, CONTROL_FAILED, failure->message, NULL);
+  }
+}
+
+static void on_result(struct db_batch *batch, unsigned index, const PGresult *result) {
+  struct session *session = (struct session *)batch;
+  (void)index;
+  PQclear(session->running->rows);
+  session->running->rows = PQcopyResult(result, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
+}
+
+static void on_done(struct db_batch *batch, enum db_outcome outcome, const struct db_failure *failure) {
+  struct session *session = (struct session *)batch;
+  struct control *control = session->control;
+  struct control_call *call = session->running;
+  session->running = NULL;
+  if (outcome != DB_COMMITTED) {
+    PQclear(call->rows);
+    call->rows = NULL;
+  }
+  switch (outcome) {
+    case DB_COMMITTED:
+      finish(call, CONTROL_OK, NULL, NULL);
+      break;
+    case DB_REFUSED:
+      refused(control, call, failure);
+      break;
+    case DB_UNKNOWN:
+      if (call->is_read_only && !control->closing) {
+        push(control, call);
+      } else {
+        finish(call, CONTROL_UNKNOWN, failure->message, NULL);
+      }
+      break;
+    case DB_UNSENT:
+      finish(call, CONTROL_UNAVAILABLE, failure->message, NULL);
+      break;
+  }
+  if (!control->closing) pump(control);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static void on_prepare(struct ev_loop *loop, ev_prepare *watcher, int events) {
+  struct control *control = watcher->data;
+  (void)events;
+  ev_prepare_stop(loop, watcher);
+  control->prepare_active = false;
+  pump(control);
+}
+
+static void expire(struct control *control, int64_t now) {
+  struct control_call **place = &control->queue;
+  struct control_call *expired = NULL;
+  while (*place) {
+    struct control_call *call = *place;
+    if (call->deadline_us > now) {
+      place = &call->next;
+      continue;
+    }
+    *place = call->next;
+    call->next = expired;
+    expired = call;
+  }
+  control->queue_tail = place;
+  while (expired) {
+    struct control_call *next = expired->next;
+    finish(expired, CONTROL_TIMED_OUT, "the request's time ran out", NULL);
+    expired = next;
+  }
+}
+
+static void on_tick(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct control *control = timer->data;
+  (void)events;
+  expire(control, clock_monotonic_us());
+  pump(control);
+  if (control->queue == NULL) ev_timer_stop(loop, timer);
+}
+
+void control_submit(struct control *control, struct control_call *call) {
+  call->rows = NULL;
+  call->attempts = 0;
+  call->not_before_us = 0;
+  push(control, call);
+  if (!control->prepare_active) {
+    control->prepare_active = true;
+    ev_prepare_start(control->options.loop, &control->prepare);
+  }
+}
+
+static void on_state(struct db_connection *connection, void *owner, bool ready, const char *reason) {
+  struct session *session = owner;
+  (void)connection;
+  db_health_report(session->control->options.health, session->was_ready, ready, reason);
+  session->was_ready = ready;
+  if (!session->control->closing) pump(session->control);
+}
+
+static void open_session(struct control *control, struct session *session) {
+  const struct control_options *options = &control->options;
+  session->control = control;
+  session->batch.on_result = on_result;
+  session->batch.on_done = on_done;
+  db_health_add_session(options->health);
+  const struct db_connection_options connection_options = {
+      .loop = options->loop,
+      .connect_workers = options->connect_workers,
+      .bulk_workers = options->connect_workers,
+      .conninfo = options->conninfo,
+      .application_name = options->application_name,
+      .setup = control->setup,
+      .statements = control_statements,
+      .statement_count = CONTROL_STATEMENT_COUNT,
+      .connect_timeout_ms = options->connect_timeout_ms,
+      .retry_max_ms = options->retry_max_ms,
+      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .on_state = on_state,
+      .owner = session,
+  };
+  session->connection = db_connection_open(&connection_options);
+}
+
+struct control *control_open(const struct control_options *options) {
+  struct control *control = memory_allocate_zeroed(1, sizeof *control);
+  control->options = *options;
+  control->queue_tail = &control->queue;
+  snprintf(control->setup_statement_timeout, sizeof control->setup_statement_timeout,
+           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
+  control->setup[0] = control->setup_statement_timeout;
+  control->setup[1] = "SET default_transaction_isolation = 'serializable'";
+  control->setup[2] = "SET jit = off";
+  control->retries_total =
+      metric_with(metric_counter("pgcursus_control_retries_total",
+                                 "Control-plane transactions repeated after a conflict.", NULL, NULL),
+                  NULL, NULL);
+  ev_prepare_init(&control->prepare, on_prepare);
+  ev_timer_init(&control->tick, on_tick, 0., TICK_SECONDS);
+  control->prepare.data = control->tick.data = control;
+  control->sessions = memory_allocate_zeroed(options->connections, sizeof *control->sessions);
+  /* All sessions must exist before the first can report a change. */
+  for (unsigned i = 0; i < options->connections; i++) open_session(control, &control->sessions[i]);
+  return control;
+}
+
+void control_close(struct control *control) {
+  control->closing = true;
+  ev_prepare_stop(control->options.loop, &control->prepare);
+  ev_timer_stop(control->options.loop, &control->tick);
+  struct control_call *call;
+  while ((call = take_next(control, INT64_MAX)) != NULL) {
+    finish(call, CONTROL_UNAVAILABLE, "the node is stopping", NULL);
+  }
+  for (unsigned i = 0; i < control->options.connections; i++) {
+    db_connection_close(control->sessions[i].connection);
+  }
+  free(control->sessions);
+  free(control);
+}

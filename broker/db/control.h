@@ -1,0 +1,72 @@
+/* The control-plane caller: one SQL function a call, in a SERIALIZABLE transaction of its own, tried again on
+ * serialization failures and deadlocks until the call's deadline. Clients never see those. */
+#ifndef PGCURSUS_DB_CONTROL_H
+#define PGCURSUS_DB_CONTROL_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "db/connection.h"
+#include "db/control_statements.h"
+#include "db/values.h"
+
+struct control;
+struct db_health;
+struct ev_loop;
+struct worker_pool;
+
+enum control_status {
+  CONTROL_OK,
+  CONTROL_REFUSED,     /* the function refused by rule: code and detail */
+  CONTROL_UNAVAILABLE, /* nothing happened; worth trying again */
+  CONTROL_UNKNOWN,     /* the connection was lost: it may have happened */
+  CONTROL_TIMED_OUT,   /* nothing happened before the deadline */
+  CONTROL_FAILED,      /* an error that trying again will not mend */
+};
+
+/* Valid during the callback. */
+struct control_result {
+  enum control_status status;
+  const PGresult *rows; /* CONTROL_OK only */
+  const char *code;     /* CONTROL_REFUSED: the error code; else a text for a person */
+  const char *detail;   /* CONTROL_REFUSED: a JSON object of fields, or empty */
+};
+
+/* Embedded in the caller's struct; parameters and what they point to stay valid until `on_done`, which is called
+ * exactly once, never before control_submit() has returned. */
+struct control_call {
+  enum control_statement statement;
+  bool is_read_only; /* may be sent again after a lost connection */
+  int64_t deadline_us; /* monotonic */
+  struct db_parameter parameters[CONTROL_MAX_PARAMETERS];
+  union db_scalar scalars[CONTROL_MAX_PARAMETERS];
+  void (*on_done)(struct control_call *call, const struct control_result *result);
+  /* private to db/control.c */
+  struct control_call *next;
+  PGresult *rows;
+  int64_t not_before_us;
+  unsigned attempts;
+};
+
+struct control_options {
+  struct ev_loop *loop;
+  struct worker_pool *connect_workers;
+  const char *conninfo;
+  const char *application_name;
+  struct db_health *health;
+  unsigned connections;
+  int64_t connect_timeout_ms;
+  int64_t retry_max_ms;
+  int64_t statement_timeout_ms;
+};
+
+struct control *control_open(const struct control_options *options)
+    __attribute__((returns_nonnull, warn_unused_result));
+
+void control_submit(struct control *control, struct control_call *call);
+
+/* Fails what is queued and closes the sessions. */
+void control_close(struct control *control);
+
+#endif

@@ -1,0 +1,39 @@
+/* The table of control-plane statements. Data only. */
+#include "db/control_statements.h"
+
+#include "db/values.h"
+
+#define TOPIC_COLUMNS                                                                             \
+  "topic, log_id, partition_count, replication_factor, idempotent, event_sourcing, "              \
+  "aggregate_replay, min_in_sync_replicas, cleanup_policy, retention_hours, retention_bytes, "    \
+  "partitioner, auth_policy, read_acl, write_acl, revision, lifecycle_epoch"
+
+static const Oid create_topic_types[] = {
+    DB_TEXT, DB_INT4, DB_INT4, DB_BOOL,       DB_BOOL,       DB_BOOL, DB_INT4,
+    DB_TEXT, DB_INT8, DB_INT8, DB_TEXT,       DB_TEXT,       DB_TEXT_ARRAY, DB_TEXT_ARRAY,
+    DB_INT4, DB_TEXT, DB_INT8, DB_INT8,       DB_INT8,
+};
+static const Oid text_type[] = {DB_TEXT};
+static const Oid describe_types[] = {DB_TEXT, DB_INT4};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
+    [CONTROL_CREATE_TOPIC] = {"create_topic",
+                              "SELECT " TOPIC_COLUMNS
+                              " FROM pgcursus.create_topic($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,"
+                              "$13,$14,$15,$16,$17,$18,$19)",
+                              COUNT(create_topic_types), create_topic_types},
+    [CONTROL_TOPIC_DEFINITION] = {"topic_definition",
+                                  "SELECT " TOPIC_COLUMNS " FROM pgcursus.topic_definition($1)",
+                                  COUNT(text_type), text_type},
+    [CONTROL_DESCRIBE_TOPIC] = {"describe_topic",
+                                "SELECT " TOPIC_COLUMNS
+                                ", partition, leader_epoch, earliest_offset, end_offset"
+                                " FROM pgcursus.describe_topic($1,$2)",
+                                COUNT(describe_types), describe_types},
+    [CONTROL_LIST_TOPICS] = {"list_topics",
+                             "SELECT topic, auth_policy, read_acl, log_id, partition_count, revision"
+                             " FROM pgcursus.list_topics()",
+                             0, NULL},
+};

@@ -1,0 +1,500 @@
+/* The lanes: queues of publishes, each with a PostgreSQL session of its own. Decides what leaves together and what is
+ * said to whom afterwards; append_group.c does the encoding. Must never report success before a commit. */
+#include "log/append.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "db/connection.h"
+#include "db/health.h"
+#include "log/append_group.h"
+#include "log/tail_cache.h"
+#include "log/wake.h"
+
+#define GROUP_MAX_PARTITIONS 256u /* keeps the shared lock table far from full */
+#define SWEEP_INTERVAL 0.1        /* seconds between looks at deadlines, while anything queues */
+
+struct item_queue {
+  struct append_item *head;
+  struct append_item **tail;
+};
+
+struct lane {
+  struct db_batch batch; /* first: callbacks get it */
+  struct append *append;
+  struct db_connection *connection;
+  bool was_ready;
+  bool in_flight;
+  bool durability_known;        /* the session's synchronous_commit is as below */
+  bool durability_waits;
+  struct item_queue queue;
+  struct append_group group;
+};
+
+struct append {
+  struct append_options options;
+  struct lane *lanes;
+  unsigned pending;
+  ev_prepare prepare;  /* groups what arrived in this turn of the loop */
+  ev_timer sweep_timer;
+  bool prepare_active;
+  bool closing;
+  char setup_statement_timeout[64];
+  char setup_lock_timeout[64];
+  const char *setup[6];
+  struct metric_series *group_records;
+  struct metric_series *group_items;
+  struct metric_series *records_total;
+  struct metric_series *retries_total;
+};
+
+static void pump(struct lane *lane);
+
+/* ------------------------------------------------------------------ queues and answers */
+
+static void queue_push(struct item_queue *queue, struct append_item *item) {
+  item->next = NULL;
+  *queue->tail = item;
+  queue->tail = &item->next;
+}
+
+/* Puts a chain back in front, in its order. */
+static void queue_push_front(struct item_queue *queue, struct append_item **items, unsigned count) {
+  for (unsigned i = count; i-- > 0;) {
+    items[i]->next = queue->head;
+    if (queue->head == NULL) queue->tail = &items[i]->next;
+    queue->head = items[i];
+  }
+}
+
+static void answer(struct append *append, struct append_item *item,
+                   const struct append_result *result) {
+  while (item->rows) {
+    struct columns *next = item->rows->next;
+    columns_free(item->rows);
+    item->rows = next;
+  }
+  append->pending--;
+  item->on_done(item, result);
+}
+
+static void answer_failure(struct append *append, struct append_item *item,
+                           enum append_status status, const char *reason) {
+  if (item->maybe_appended) status = APPEND_UNKNOWN;
+  answer(append, item, &(struct append_result){.status = status, .reason = reason});
+}
+
+/* Fails everything that waits in a lane. The queue is detached first: callbacks may submit again. */
+static void fail_queue(struct lane *lane, enum append_status status, const char *reason) {
+  struct append_item *item = lane->queue.head;
+  lane->queue.head = NULL;
+  lane->queue.tail = &lane->queue.head;
+  while (item != NULL) {
+    struct append_item *next = item->next;
+    answer_failure(lane->append, item, status, reason);
+    item = next;
+  }
+}
+
+/* ------------------------------------------------------------------ choosing a group */
+
+static bool belongs_to_group(const struct append_group *group, const struct append_item *item,
+                             size_t bytes, unsigned partitions, const struct append_options *options) {
+  if (group->item_count == 0) return true;
+  return !item->alone && item->row_count == 1 && item->wait_for_replicas == group->wait_for_replicas &&
+         bytes + item->bytes <= options->group_max_bytes &&
+         group->item_count < options->group_max_items && partitions < GROUP_MAX_PARTITIONS;
+}
+
+/* Moves items from the queue to the group. Those that wait for standbys and those that do not never share a
+ * group: the others stay where they are and lead the next one. An item of several rows leaves alone, since
+ * its refusal has to take all its rows back. */
+static void choose_group(struct lane *lane) {
+  struct append_group *group = &lane->group;
+  const struct append_options *options = &lane->append->options;
+  size_t bytes = 0;
+  unsigned partitions = 0;
+  struct append_item **place = &lane->queue.head;
+  while (*place != NULL) {
+    struct append_item *item = *place;
+    if (!belongs_to_group(group, item, bytes, partitions, options)) {
+      if (item->alone || item->row_count > 1 || group->item_count >= options->group_max_items) break;
+      place = &item->next;
+      continue;
+    }
+    if (group->item_count == 0) group->wait_for_replicas = item->wait_for_replicas;
+    *place = item->next;
+    append_group_add(group, item);
+    bytes += item->bytes;
+    partitions++; /* at most: items of one partition may count more than once */
+    if (item->alone || item->row_count > 1) break;
+  }
+  lane->queue.tail = &lane->queue.head;
+  while (*lane->queue.tail) lane->queue.tail = &(*lane->queue.tail)->next;
+}
+
+static void pump(struct lane *lane) {
+  if (lane->in_flight || lane->queue.head == NULL) return;
+  if (!db_connection_can_send(lane->connection)) {
+    if (db_connection_state(lane->connection) == DB_DOWN) {
+      fail_queue(lane, APPEND_UNAVAILABLE, "PostgreSQL is not available");
+    }
+    return;
+  }
+  choose_group(lane);
+  struct append_group *group = &lane->group;
+  bool set_durability =
+      !lane->durability_known || lane->durability_waits != group->wait_for_replicas;
+  append_group_encode(group, set_durability, lane->append->options.min_insync_replicas);
+  lane->durability_known = false; /* until the commit says so */
+  lane->in_flight = true;
+  db_connection_send(lane->connection, &lane->batch, group->calls, group->call_count);
+}
+
+/* ------------------------------------------------------------------ outcomes */
+
+static enum append_status status_of_answer(int status) {
+  static const enum append_status statuses[] = {
+      APPEND_OK,          APPEND_DUPLICATE,    APPEND_STALE,                APPEND_NO_PARTITION,
+      APPEND_TOO_FEW_REPLICAS, APPEND_STALE_EPOCH, APPEND_SEQUENCE_GAP,
+      APPEND_WRONG_FIRST_SEQUENCE, APPEND_ORIGINAL_UNKNOWN};
+  if (status < 0 || (size_t)status >= sizeof statuses / sizeof *statuses) return APPEND_FAILED;
+  return statuses[status];
+}
+
+static void publish_row(struct lane *lane, const struct append_row *row,
+                        const struct append_item *item) {
+  struct append *append = lane->append;
+  if (row->status != 0) return;
+  metric_add(append->records_total, row->appended_count);
+  if ((uint32_t)row->appended_count == row->columns->record_count) {
+    struct log_batch *batch = log_batch_from_columns(row->columns, item->log_id, item->partition,
+                                                     row->base_offset, row->appended_at);
+    if (batch) {
+      tail_cache_insert(append->options.cache, batch);
+      log_batch_release(batch);
+    }
+  }
+  wake_signal(append->options.wake, item->log_id, item->partition, row->last_offset + 1);
+}
+
+/* The items of one row got consecutive offsets in their order. */
+static void answer_row(struct lane *lane, const struct append_row *row, const struct append_row *last) {
+  struct append_result result = {.status = status_of_answer(row->status),
+                                 .last_offset = last->last_offset,
+                                 .current = row->current,
+                                 .expected = row->expected,
+                                 .reason = ""};
+  if (!row->answered) {
+    result.status = APPEND_FAILED;
+    result.reason = "the append function gave no answer";
+  }
+  int64_t offset = row->base_offset;
+  for (unsigned i = 0; i < row->item_count; i++) {
+    struct append_item *item = lane->group.items[row->first_item + i];
+    if (row->item_count > 1 && result.status == APPEND_OK) {
+      offset += item->rows->record_count;
+      result.last_offset = offset - 1;
+    }
+    answer(lane->append, item, &result);
+  }
+}
+
+static void group_committed(struct lane *lane) {
+  struct append_group *group = &lane->group;
+  lane->durability_known = true;
+  lane->durability_waits = group->wait_for_replicas;
+  unsigned records = 0;
+  for (unsigned i = 0; i < group->row_count; i++) {
+    publish_row(lane, &group->rows[i], group->items[group->rows[i].first_item]);
+    records += group->rows[i].columns->record_count;
+  }
+  metric_observe(lane->append->group_records, records);
+  metric_observe(lane->append->group_items, group->item_count);
+  for (unsigned i = 0; i < group->row_count;) {
+    unsigned next = i + 1;
+    while (next < group->row_count && group->rows[next].item_count == 0) next++;
+    answer_row(lane, &group->rows[i], &group->rows[next - 1]);
+    i = next;
+  }
+}
+
+/* A refusal raised by pgcursus.append() in strict mode: the status is the message, the values are the detail. */
+static bool parse_strict_refusal(const struct db_failure *failure, struct append_result *result) {
+  if (strcmp(failure->sqlstate, "PC002") != 0) return false;
+  long long current = 0, expected = 0;
+  const char *place = strstr(failure->detail, "\"current\"");
+  if (place) sscanf(place, "\"current\"%*[ :]%lld", &current);
+  place = strstr(failure->detail, "\"expected\"");
+  if (place) sscanf(place, "\"expected\"%*[ :]%lld", &expected);
+  *result = (struct append_result){.status = status_of_answer((int)strtol(failure->message, NULL, 10)),
+                                   .current = current,
+                                   .expected = expected,
+                                   .reason = ""};
+  return true;
+}
+
+/* Errors after which the same append may well succeed later: locks, timeouts, resources, an ending or read-only
+ * server, conflicts. All of them rolled the transaction back. */
+static bool is_transient(const char *sqlstate) {
+  static const char *const prefixes[] = {"08", "40", "53", "55", "57", "58", "25006"};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    if (strncmp(sqlstate, prefixes[i], strlen(prefixes[i])) == 0) return true;
+  }
+  return false;
+}
+
+/* The server itself is in trouble, so that every item would meet the same end. */
+static bool is_server_wide(const char *sqlstate) {
+  return strncmp(sqlstate, "53", 2) == 0 || strncmp(sqlstate, "57P", 3) == 0 ||
+         strncmp(sqlstate, "58", 2) == 0 || strcmp(sqlstate, "25006") == 0;
+}
+
+static void answer_refused(struct append *append, struct append_item *item,
+                           const struct db_failure *failure) {
+  struct append_result result;
+  if (parse_strict_refusal(failure, &result)) {
+    answer(append, item, &result);
+    return;
+  }
+  bool transient = is_transient(failure->sqlstate);
+  log_event(LOG_WARN, "PostgreSQL refused an append", "sqlstate", failure->sqlstate, "message",
+            failure->message, NULL);
+  if (strcmp(failure->sqlstate, "55P03") == 0) {
+    answer_failure(append, item, APPEND_UNAVAILABLE,
+                   "another transaction holds the partition for too long");
+    return;
+  }
+  answer_failure(append, item, transient ? APPEND_UNAVAILABLE : APPEND_FAILED, failure->message);
+}
+
+/* The transaction is rolled back, so nobody's records are there. The items of the row that failed are answered
+ * (or tried one by one when several share it); their neighbours go again. */
+static void group_refused(struct lane *lane, const struct db_failure *failure) {
+  struct append_group *group = &lane->group;
+  struct append_item **items = group->items;
+  unsigned count = group->item_count;
+  unsigned failed_row = failure->call - (group->sets_durability ? 1u : 0u);
+  bool is_known = failed_row < group->row_count;
+  unsigned first = is_known ? group->rows[failed_row].first_item : 0;
+  unsigned culprits = is_known ? group->rows[failed_row].item_count : count;
+  if (is_known && culprits == 0) culprits = 1; /* a later row of an item that is alone in its group */
+  if (is_server_wide(failure->sqlstate)) {
+    first = 0;
+    culprits = count;
+  } else if (culprits > 1) {
+    for (unsigned i = 0; i < culprits; i++) items[first + i]->alone = true;
+    culprits = 0;
+  }
+  metric_add(lane->append->retries_total, count - culprits);
+  queue_push_front(&lane->queue, items + first + culprits, count - first - culprits);
+  queue_push_front(&lane->queue, items, first);
+  for (unsigned i = 0; i < culprits; i++) answer_refused(lane->append, items[first + i], failure);
+}
+
+/* The connection is gone and so is the answer. What carries sequences is sent again, the append function will tell; the
+ * rest must be told that nobody knows. */
+static void group_unknown(struct lane *lane, const struct db_failure *failure) {
+  struct append_group *group = &lane->group;
+  unsigned kept = 0;
+  for (unsigned i = 0; i < group->item_count; i++) {
+    struct append_item *item = group->items[i];
+    item->maybe_appended = true;
+    if (item->idempotent && !lane->append->closing) {
+      group->items[kept++] = item;
+    } else {
+      answer_failure(lane->append, item, APPEND_UNKNOWN, failure->message);
+    }
+  }
+  metric_add(lane->append->retries_total, kept);
+  queue_push_front(&lane->queue, group->items, kept);
+}
+
+static void on_group_result(struct db_batch *batch, unsigned call, const PGresult *result) {
+  struct lane *lane = (struct lane *)batch;
+  append_group_take_result(&lane->group, call, result);
+}
+
+static void on_group_done(struct db_batch *batch, enum db_outcome outcome,
+                          const struct db_failure *failure) {
+  struct lane *lane = (struct lane *)batch;
+  switch (outcome) {
+    case DB_COMMITTED:
+      group_committed(lane);
+      break;
+    case DB_REFUSED:
+      group_refused(lane, failure);
+      break;
+    case DB_UNKNOWN:
+    case DB_UNSENT:
+      group_unknown(lane, failure);
+      break;
+  }
+  append_group_reset(&lane->group);
+  lane->in_flight = false;
+  pump(lane);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static void on_prepare(struct ev_loop *loop, ev_prepare *watcher, int events) {
+  struct append *append = watcher->data;
+  (void)events;
+  ev_prepare_stop(loop, watcher);
+  append->prepare_active = false;
+  for (unsigned i = 0; i < append->options.lanes; i++) pump(&append->lanes[i]);
+  if (append->pending && !ev_is_active(&append->sweep_timer)) {
+    ev_timer_again(loop, &append->sweep_timer);
+  }
+}
+
+static void sweep_lane(struct lane *lane, int64_t now) {
+  struct append_item **place = &lane->queue.head;
+  struct append_item *expired = NULL;
+  while (*place != NULL) {
+    struct append_item *item = *place;
+    if (item->deadline_us > now) {
+      place = &item->next;
+      continue;
+    }
+    *place = item->next;
+    item->next = expired;
+    expired = item;
+  }
+  lane->queue.tail = place;
+  while (expired != NULL) {
+    struct append_item *next = expired->next;
+    answer_failure(lane->append, expired, APPEND_TIMED_OUT, "the request's time ran out");
+    expired = next;
+  }
+}
+
+static void on_sweep(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct append *append = timer->data;
+  (void)events;
+  int64_t now = clock_monotonic_us();
+  for (unsigned i = 0; i < append->options.lanes; i++) sweep_lane(&append->lanes[i], now);
+  if (append->pending == 0) ev_timer_stop(loop, timer);
+}
+
+static struct lane *lane_of(struct append *append, int64_t log_id, int32_t partition) {
+  /* Neighbouring partitions of one topic go to different lanes. */
+  uint64_t number = (uint64_t)log_id * 7u + (uint64_t)partition;
+  return &append->lanes[number % append->options.lanes];
+}
+
+void append_submit(struct append *append, struct append_item *item) {
+  struct lane *lane = lane_of(append, item->log_id, item->partition);
+  item->alone = false;
+  item->maybe_appended = false;
+  queue_push(&lane->queue, item);
+  append->pending++;
+  if (!append->prepare_active) {
+    append->prepare_active = true;
+    ev_prepare_start(append->options.loop, &append->prepare);
+  }
+}
+
+unsigned append_pending(const struct append *append) {
+  return append->pending;
+}
+
+static void on_lane_state(struct db_connection *connection, void *owner, bool ready,
+                          const char *reason) {
+  struct lane *lane = owner;
+  (void)connection;
+  db_health_report(lane->append->options.health, lane->was_ready, ready, reason);
+  lane->was_ready = ready;
+  lane->durability_known = false;
+  if (!lane->append->closing && !lane->in_flight) pump(lane);
+}
+
+/* ------------------------------------------------------------------ life */
+
+static void register_metrics(struct append *append) {
+  static const double sizes[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000};
+  unsigned count = sizeof sizes / sizeof *sizes;
+  append->group_records =
+      metric_with(metric_histogram("pgcursus_append_group_records", "Records committed together.",
+                                   NULL, NULL, sizes, count),
+                  NULL, NULL);
+  append->group_items =
+      metric_with(metric_histogram("pgcursus_append_group_publishes", "Publishes committed together.",
+                                   NULL, NULL, sizes, count),
+                  NULL, NULL);
+  append->records_total =
+      metric_with(metric_counter("pgcursus_records_appended_total", "Records appended by this node.",
+                                 NULL, NULL),
+                  NULL, NULL);
+  append->retries_total = metric_with(
+      metric_counter("pgcursus_append_retries_total",
+                     "Publishes sent to PostgreSQL again after a failed or lost transaction.", NULL,
+                     NULL),
+      NULL, NULL);
+}
+
+static void open_lane(struct append *append, struct lane *lane) {
+  const struct append_options *options = &append->options;
+  lane->append = append;
+  lane->batch.on_result = on_group_result;
+  lane->batch.on_done = on_group_done;
+  lane->queue.tail = &lane->queue.head;
+  db_health_add_session(options->health);
+  const struct db_connection_options connection_options = {
+      .loop = options->loop,
+      .connect_workers = options->connect_workers,
+      .bulk_workers = options->bulk_workers,
+      .conninfo = options->conninfo,
+      .application_name = options->application_name,
+      .setup = append->setup,
+      .statements = append_statements,
+      .statement_count = APPEND_STATEMENT_COUNT,
+      .connect_timeout_ms = options->connect_timeout_ms,
+      .retry_max_ms = options->retry_max_ms,
+      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .on_state = on_lane_state,
+      .owner = lane,
+  };
+  lane->connection = db_connection_open(&connection_options);
+}
+
+struct append *append_open(const struct append_options *options) {
+  struct append *append = memory_allocate_zeroed(1, sizeof *append);
+  append->options = *options;
+  snprintf(append->setup_statement_timeout, sizeof append->setup_statement_timeout,
+           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
+  snprintf(append->setup_lock_timeout, sizeof append->setup_lock_timeout, "SET lock_timeout = %lld",
+           (long long)options->lock_timeout_ms);
+  append->setup[0] = append->setup_statement_timeout;
+  append->setup[1] = append->setup_lock_timeout;
+  append->setup[2] = "SET default_transaction_isolation = 'read committed'";
+  append->setup[3] = "SET jit = off";
+  append->setup[4] = NULL;
+  register_metrics(append);
+  ev_prepare_init(&append->prepare, on_prepare);
+  ev_timer_init(&append->sweep_timer, on_sweep, 0., SWEEP_INTERVAL);
+  append->prepare.data = append->sweep_timer.data = append;
+  append->lanes = memory_allocate_zeroed(options->lanes, sizeof *append->lanes);
+  for (unsigned i = 0; i < options->lanes; i++) open_lane(append, &append->lanes[i]);
+  return append;
+}
+
+void append_close(struct append *append) {
+  append->closing = true;
+  ev_prepare_stop(append->options.loop, &append->prepare);
+  ev_timer_stop(append->options.loop, &append->sweep_timer);
+  for (unsigned i = 0; i < append->options.lanes; i++) {
+    struct lane *lane = &append->lanes[i];
+    fail_queue(lane, APPEND_UNAVAILABLE, "the node is stopping");
+    db_connection_close(lane->connection);
+    append_group_release(&lane->group);
+  }
+  free(append->lanes);
+  free(append);
+}

@@ -1,0 +1,95 @@
+/* Appending records: group commit over a few lanes.
+ *
+ * A partition always belongs to the same lane. While a lane's transaction is in flight arriving items queue;
+ * when it returns, all that queued leaves as one group, one transaction. Plain items of one partition are
+ * merged into one row. Nothing is reported as appended before PostgreSQL has committed it. */
+#ifndef PGCURSUS_LOG_APPEND_H
+#define PGCURSUS_LOG_APPEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "log/columns.h"
+
+struct append;
+struct db_health;
+struct ev_loop;
+struct tail_cache;
+struct wake;
+struct worker_pool;
+
+enum append_status {
+  APPEND_OK,
+  APPEND_DUPLICATE,            /* every record was there already; last_offset is the original one */
+  APPEND_STALE,                /* the log is no longer the topic's, or its definition changed */
+  APPEND_NO_PARTITION,         /* no such partition */
+  APPEND_TOO_FEW_REPLICAS,     /* current, expected */
+  APPEND_STALE_EPOCH,          /* current is the recorded epoch */
+  APPEND_SEQUENCE_GAP,         /* expected, current = what came */
+  APPEND_WRONG_FIRST_SEQUENCE, /* expected, current = what came */
+  APPEND_ORIGINAL_UNKNOWN,     /* a duplicate whose offset is no longer known */
+  APPEND_UNAVAILABLE,          /* surely not appended; worth trying again */
+  APPEND_UNKNOWN,              /* the connection was lost: it may have been appended */
+  APPEND_TIMED_OUT,            /* surely not appended: the deadline passed in the queue */
+  APPEND_FAILED,               /* PostgreSQL refused it; trying again will not help */
+};
+
+struct append_result {
+  enum append_status status;
+  int64_t last_offset;
+  int64_t current;
+  int64_t expected;
+  const char *reason; /* for a person; never NULL; valid during the callback */
+};
+
+/* One publish. The caller fills the first part, keeps the struct until `on_done` (called exactly once, never
+ * before append_submit() has returned) and gives up the rows. */
+struct append_item {
+  int64_t log_id;
+  int64_t revision; /* of the topic definition that the caller checked against */
+  int32_t partition;
+  bool idempotent;          /* every row has one producer and sequences >= 1 */
+  bool wait_for_replicas;   /* acks=all */
+  int64_t deadline_us;      /* monotonic */
+  struct columns *rows;     /* linked by `next`; finished by append */
+  unsigned row_count;
+  size_t bytes;             /* memory of the rows */
+  void (*on_done)(struct append_item *item, const struct append_result *result);
+  /* private to log/append.c */
+  struct append_item *next;
+  bool alone;          /* to be sent in a group of its own */
+  bool maybe_appended; /* an earlier attempt ended unknown */
+};
+
+struct append_options {
+  struct ev_loop *loop;
+  struct worker_pool *connect_workers;
+  struct worker_pool *bulk_workers;
+  const char *conninfo;
+  const char *application_name;
+  struct db_health *health;
+  struct tail_cache *cache;
+  struct wake *wake;
+  unsigned lanes;
+  size_t group_max_bytes;
+  unsigned group_max_items;
+  int min_insync_replicas; /* the broker's default */
+  int64_t connect_timeout_ms;
+  int64_t retry_max_ms;
+  int64_t lock_timeout_ms;
+  int64_t statement_timeout_ms;
+};
+
+struct append *append_open(const struct append_options *options)
+    __attribute__((returns_nonnull, warn_unused_result));
+
+void append_submit(struct append *append, struct append_item *item);
+
+/* Items queued or in flight. */
+unsigned append_pending(const struct append *append);
+
+/* Fails what is queued, closes the lanes, frees. Nothing may be in flight that the caller still wants. */
+void append_close(struct append *append);
+
+#endif

@@ -1,0 +1,192 @@
+/* Turns items into calls of pgcursus.append(). Pure but for memory: no connection, no queue. */
+#include "log/append_group.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+static const Oid append_types[APPEND_PARAMETERS] = {
+    DB_INT8,        DB_INT8,        DB_INT4,       DB_INT4,       DB_INT4,       DB_BOOL,
+    DB_BOOL,        DB_INT4,        DB_BOOL,       DB_TEXT,       DB_INT8,       DB_INT8,
+    DB_INT8,        DB_BYTEA_ARRAY, DB_BYTEA_ARRAY, DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
+    DB_INT8_ARRAY,  DB_TEXT_ARRAY,  DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
+};
+static const Oid durability_types[1] = {DB_TEXT};
+
+const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
+    [STATEMENT_APPEND] = {.name = "append",
+                          .sql = "SELECT status, base_offset, last_offset, appended_count, "
+                                 "appended_at, current_value, expected_value FROM "
+                                 "pgcursus.append($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,"
+                                 "$15,$16,$17,$18,$19,$20,$21,$22,$23)",
+                          .parameter_count = APPEND_PARAMETERS,
+                          .parameter_types = append_types},
+    [STATEMENT_DURABILITY] = {.name = "durability",
+                              .sql = "SELECT set_config('synchronous_commit', $1, false)",
+                              .parameter_count = 1,
+                              .parameter_types = durability_types},
+};
+
+/* The one lock order of the whole system: by log, then partition; arrival decides between equals. */
+static int compare_items(const void *a, const void *b) {
+  const struct append_item *const *left = a, *const *right = b;
+  if ((*left)->log_id != (*right)->log_id) return (*left)->log_id < (*right)->log_id ? -1 : 1;
+  if ((*left)->partition != (*right)->partition) {
+    return (*left)->partition < (*right)->partition ? -1 : 1;
+  }
+  return 0;
+}
+
+/* glibc sorts groups of this size by merging, which keeps the order of arrival between equals; another sort
+ * would only reorder publishes of different connections, which have no order. */
+static void sort_items(struct append_group *group) {
+  qsort(group->items, group->item_count, sizeof *group->items, compare_items);
+}
+
+void append_group_add(struct append_group *group, struct append_item *item) {
+  if (group->item_count == group->item_capacity) {
+    group->item_capacity = group->item_capacity ? group->item_capacity * 2 : 64;
+    group->items = memory_resize(group->items, group->item_capacity * sizeof *group->items);
+  }
+  group->items[group->item_count++] = item;
+}
+
+static struct append_row *add_row(struct append_group *group, struct columns *columns,
+                                  unsigned first_item, unsigned item_count) {
+  if (group->row_count == group->row_capacity) {
+    group->row_capacity = group->row_capacity ? group->row_capacity * 2 : 64;
+    group->rows = memory_resize(group->rows, group->row_capacity * sizeof *group->rows);
+  }
+  struct append_row *row = &group->rows[group->row_count++];
+  memset(row, 0, sizeof *row);
+  row->columns = columns;
+  row->first_item = first_item;
+  row->item_count = item_count;
+  return row;
+}
+
+/* Plain records of one partition that were checked against the same definition may share a row. */
+static bool may_merge(const struct append_item *first, const struct append_item *item, size_t bytes,
+                      unsigned records) {
+  return !first->idempotent && !item->idempotent && item->row_count == 1 &&
+         item->log_id == first->log_id && item->partition == first->partition &&
+         item->revision == first->revision &&
+         bytes + item->rows->byte_count <= COLUMNS_ROW_BYTES &&
+         records + item->rows->record_count <= COLUMNS_ROW_RECORDS;
+}
+
+/* Adds the row for items[start] and those that merge with it; returns the index after the last. */
+static unsigned add_merged_row(struct append_group *group, unsigned start) {
+  struct append_item *first = group->items[start];
+  size_t bytes = first->rows->byte_count;
+  unsigned records = first->rows->record_count;
+  unsigned end = start + 1;
+  while (end < group->item_count && may_merge(first, group->items[end], bytes, records)) {
+    bytes += group->items[end]->rows->byte_count;
+    records += group->items[end]->rows->record_count;
+    end++;
+  }
+  if (end == start + 1) {
+    add_row(group, first->rows, start, 1);
+    return end;
+  }
+  /* The items keep their own columns: they may have to be sent again one by one. */
+  struct columns *merged = columns_create();
+  columns_merge(merged, first->rows);
+  for (unsigned i = start + 1; i < end; i++) columns_merge(merged, group->items[i]->rows);
+  add_row(group, merged, start, end - start)->owns_columns = true;
+  return end;
+}
+
+static void build_rows(struct append_group *group) {
+  for (unsigned i = 0; i < group->item_count;) {
+    struct append_item *item = group->items[i];
+    if (item->row_count == 1) {
+      i = add_merged_row(group, i);
+      continue;
+    }
+    unsigned item_count = 1;
+    for (struct columns *columns = item->rows; columns; columns = columns->next) {
+      add_row(group, columns, i, item_count);
+      item_count = 0;
+    }
+    i++;
+  }
+}
+
+static struct db_parameter array_parameter(const struct columns *columns, enum column column) {
+  const struct buffer *array = &columns->arrays[column];
+  return array->length ? db_bytes(buffer_slice(array)) : db_null();
+}
+
+static void encode_row(struct append_row *row, const struct append_item *item,
+                       int min_insync_replicas) {
+  struct columns *columns = row->columns;
+  columns_finish(columns);
+  struct db_parameter *p = row->parameters;
+  union db_scalar *s = row->scalars;
+  *p++ = db_int8(s++, item->log_id);
+  *p++ = db_int8(s++, item->revision);
+  *p++ = db_int4(s++, item->partition);
+  *p++ = db_int4(s++, (int32_t)columns->record_count);
+  *p++ = db_int4(s++, (int32_t)columns->byte_count);
+  *p++ = db_bool(s++, item->idempotent);
+  *p++ = db_bool(s++, item->wait_for_replicas);
+  *p++ = db_int4(s++, min_insync_replicas);
+  *p++ = db_bool(s++, item->row_count > 1);
+  *p++ = columns->producer_id.length ? db_bytes(buffer_slice(&columns->producer_id)) : db_null();
+  *p++ = db_int8(s++, columns->producer_epoch);
+  *p++ = db_int8(s++, columns->first_sequence);
+  *p++ = db_int8(s++, columns->last_sequence);
+  for (int column = COLUMN_PAYLOADS; column <= COLUMN_METADATA; column++) {
+    *p++ = array_parameter(columns, (enum column)column);
+  }
+}
+
+void append_group_encode(struct append_group *group, bool set_durability, int min_insync_replicas) {
+  static const struct db_parameter durability[2] = {{.data = "local", .length = 5},
+                                                    {.data = "on", .length = 2}};
+  sort_items(group);
+  build_rows(group);
+  group->sets_durability = set_durability;
+  group->calls = memory_resize(group->calls, (group->row_count + 1) * sizeof *group->calls);
+  group->call_count = 0;
+  if (set_durability) {
+    group->calls[group->call_count++] = (struct db_call){
+        .statement = STATEMENT_DURABILITY, .parameters = &durability[group->wait_for_replicas]};
+  }
+  for (unsigned i = 0; i < group->row_count; i++) {
+    struct append_row *row = &group->rows[i];
+    encode_row(row, group->items[row->first_item], min_insync_replicas);
+    group->calls[group->call_count++] =
+        (struct db_call){.statement = STATEMENT_APPEND, .parameters = row->parameters};
+  }
+}
+
+void append_group_take_result(struct append_group *group, unsigned call, const PGresult *result) {
+  if (group->sets_durability && call-- == 0) return;
+  if (call >= group->row_count || PQntuples(result) != 1) return;
+  struct append_row *row = &group->rows[call];
+  row->answered = true;
+  row->status = db_get_int4(result, 0, 0);
+  row->base_offset = db_get_int8(result, 0, 1);
+  row->last_offset = db_get_int8(result, 0, 2);
+  row->appended_count = db_get_int4(result, 0, 3);
+  row->appended_at = db_get_int8(result, 0, 4) + DB_EPOCH_US;
+  row->current = db_get_int8(result, 0, 5);
+  row->expected = db_get_int8(result, 0, 6);
+}
+
+void append_group_reset(struct append_group *group) {
+  for (unsigned i = 0; i < group->row_count; i++) {
+    if (group->rows[i].owns_columns) columns_free(group->rows[i].columns);
+  }
+  group->item_count = group->row_count = group->call_count = 0;
+}
+
+void append_group_release(struct append_group *group) {
+  append_group_reset(group);
+  free(group->items);
+  free(group->rows);
+  free(group->calls);
+}

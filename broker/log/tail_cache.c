@@ -1,0 +1,160 @@
+/* The tail cache: one ordered list of batches a partition, one list of all in order of insertion. Owns references,
+ * never batches; does no I/O. */
+#include "log/tail_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/memory.h"
+
+struct partition_key {
+  int64_t log_id;
+  int64_t partition; /* as wide as the log id, so that the key has no padding */
+};
+
+struct entry {
+  struct log_batch *batch;
+  struct partition_tail *tail;
+  struct entry *prev, *next; /* in order of insertion */
+};
+
+/* The entries of one partition ordered by base offset: entries[first .. first + count). Dropping the oldest only
+ * moves `first`, which is what eviction does nearly always. */
+struct partition_tail {
+  struct partition_key key;
+  struct entry **entries;
+  size_t first, count, capacity;
+  UT_hash_handle hh;
+};
+
+struct tail_cache {
+  size_t limit;
+  size_t memory;
+  struct partition_tail *partitions;
+  struct entry *oldest; /* utlist head */
+};
+
+struct tail_cache *tail_cache_create(size_t limit) {
+  struct tail_cache *cache = memory_allocate_zeroed(1, sizeof *cache);
+  cache->limit = limit;
+  return cache;
+}
+
+static struct partition_tail *find_partition(struct tail_cache *cache, int64_t log_id,
+                                             int32_t partition) {
+  struct partition_key key = {.log_id = log_id, .partition = partition};
+  struct partition_tail *tail;
+  HASH_FIND(hh, cache->partitions, &key, sizeof key, tail);
+  return tail;
+}
+
+/* The position of the last entry whose base offset is at or below `offset`, plus one. */
+static size_t upper_bound(const struct partition_tail *tail, int64_t offset) {
+  size_t low = 0, high = tail->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (tail->entries[tail->first + middle]->batch->base_offset <= offset) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+struct log_batch *tail_cache_find(struct tail_cache *cache, int64_t log_id, int32_t partition,
+                                  int64_t offset) {
+  struct partition_tail *tail = find_partition(cache, log_id, partition);
+  if (tail == NULL) return NULL;
+  size_t position = upper_bound(tail, offset);
+  if (position == 0) return NULL;
+  struct log_batch *batch = tail->entries[tail->first + position - 1]->batch;
+  return batch->last_offset >= offset ? batch : NULL;
+}
+
+static size_t entry_memory(const struct entry *entry) {
+  return sizeof *entry + sizeof(struct entry *) + entry->batch->memory;
+}
+
+static void remove_entry(struct tail_cache *cache, struct entry *entry) {
+  struct partition_tail *tail = entry->tail;
+  size_t position = upper_bound(tail, entry->batch->base_offset) - 1;
+  if (position == 0) {
+    tail->first++;
+  } else {
+    struct entry **place = &tail->entries[tail->first + position];
+    memmove(place, place + 1, (tail->count - position - 1) * sizeof *place);
+  }
+  tail->count--;
+  cache->memory -= entry_memory(entry);
+  DL_DELETE(cache->oldest, entry);
+  log_batch_release(entry->batch);
+  free(entry);
+  if (tail->count == 0) {
+    HASH_DEL(cache->partitions, tail);
+    free(tail->entries);
+    free(tail);
+  }
+}
+
+/* Makes room for one more entry, reclaiming the space that evictions left at the front. */
+static void make_room(struct partition_tail *tail) {
+  if (tail->first + tail->count < tail->capacity) return;
+  if (tail->first > tail->capacity / 2) {
+    memmove(tail->entries, tail->entries + tail->first, tail->count * sizeof *tail->entries);
+    tail->first = 0;
+    return;
+  }
+  tail->capacity = tail->capacity ? tail->capacity * 2 : 16;
+  tail->entries = memory_resize(tail->entries, tail->capacity * sizeof *tail->entries);
+}
+
+static struct partition_tail *get_partition(struct tail_cache *cache, const struct log_batch *batch) {
+  struct partition_tail *tail = find_partition(cache, batch->log_id, batch->partition);
+  if (tail) return tail;
+  tail = memory_allocate_zeroed(1, sizeof *tail);
+  tail->key = (struct partition_key){.log_id = batch->log_id, .partition = batch->partition};
+  HASH_ADD(hh, cache->partitions, key, sizeof tail->key, tail);
+  return tail;
+}
+
+void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch) {
+  /* One batch must not sweep everything else out. */
+  if (batch->memory > cache->limit / 4) return;
+  struct partition_tail *tail = get_partition(cache, batch);
+  size_t position = upper_bound(tail, batch->base_offset);
+  if (position > 0 &&
+      tail->entries[tail->first + position - 1]->batch->base_offset == batch->base_offset) {
+    return;
+  }
+  struct entry *entry = memory_allocate(sizeof *entry);
+  entry->batch = log_batch_retain(batch);
+  entry->tail = tail;
+  make_room(tail);
+  struct entry **place = &tail->entries[tail->first + position];
+  memmove(place + 1, place, (tail->count - position) * sizeof *place);
+  *place = entry;
+  tail->count++;
+  DL_APPEND(cache->oldest, entry);
+  cache->memory += entry_memory(entry);
+  while (cache->memory > cache->limit) remove_entry(cache, cache->oldest);
+}
+
+void tail_cache_drop_log(struct tail_cache *cache, int64_t log_id) {
+  struct entry *entry, *next;
+  DL_FOREACH_SAFE(cache->oldest, entry, next) {
+    if (entry->batch->log_id == log_id) remove_entry(cache, entry);
+  }
+}
+
+size_t tail_cache_memory(const struct tail_cache *cache) {
+  return cache->memory;
+}
+
+void tail_cache_free(struct tail_cache *cache) {
+  if (cache == NULL) return;
+  while (cache->oldest) remove_entry(cache, cache->oldest);
+  free(cache);
+}

@@ -1,0 +1,33 @@
+/* Recently read or appended batches, by (log, partition, offset), within a fixed amount of memory.
+ *
+ * A cache and nothing else: what is here was committed, but what is not here may exist. */
+#ifndef PGCURSUS_LOG_TAIL_CACHE_H
+#define PGCURSUS_LOG_TAIL_CACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "log/batch.h"
+
+struct tail_cache;
+
+/* `limit` in bytes; 0 keeps nothing. */
+struct tail_cache *tail_cache_create(size_t limit)
+    __attribute__((returns_nonnull, warn_unused_result));
+
+/* Takes a reference of its own; evicts the oldest insertions to stay within the limit. A batch that is already
+ * there is left as it is. */
+void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch);
+
+/* The batch that contains `offset`, or NULL. Borrowed: retain it to keep it past the next insertion. */
+struct log_batch *tail_cache_find(struct tail_cache *cache, int64_t log_id, int32_t partition,
+                                  int64_t offset);
+
+/* Forgets a log that is gone. */
+void tail_cache_drop_log(struct tail_cache *cache, int64_t log_id);
+
+size_t tail_cache_memory(const struct tail_cache *cache);
+
+void tail_cache_free(struct tail_cache *cache);
+
+#endif
