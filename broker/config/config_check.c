@@ -34,19 +34,17 @@ static void merge_port(struct config *config, const char *address_name,
   unsigned address_row = row_of(address_name), port_row = row_of(port_name);
   const struct config_origin *address_origin = &config->origins[address_row];
   const struct config_origin *port_origin = &config->origins[port_row];
-  char *origin;
   if (port_origin->source != CONFIG_FROM_DEFAULT && port_origin->source >= address_origin->source) {
     replace_text(&address->port, config_format("%" PRId64, *port));
-    origin = config_format("%s, port: %s", address_origin->text, port_origin->text);
+    char *origin = config_format("%s, port: %s", address_origin->text, port_origin->text);
     config_set_origin(config, address_row, port_origin->source, origin);
+    free(origin);
   } else {
     *port = strtoll(address->port, NULL, 10);
-    origin = config_format("%s of %s", address_origin->text, address_name);
     if (address_origin->source != CONFIG_FROM_DEFAULT) {
-      config_set_origin(config, port_row, address_origin->source, origin);
+      config_set_origin(config, port_row, address_origin->source, address_origin->text);
     }
   }
-  free(origin);
 }
 
 /* --advertise, else the reference's two names, else nothing: then the bound address is advertised.

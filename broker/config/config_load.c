@@ -69,7 +69,10 @@ bool config_apply(struct config *config, unsigned row, const char *text, struct 
     case CONFIG_PARSE_FAILED:
       break;
   }
-  *error = config_format("%s: %s: %s", place.text, setting->name, problem);
+  /* Flags and variables carry the setting's name, lines of a file do not. */
+  *error = place.source == CONFIG_FROM_FILE
+               ? config_format("%s: %s: %s", place.text, setting->name, problem)
+               : config_format("%s: %s", place.text, problem);
   free(problem);
   return false;
 }

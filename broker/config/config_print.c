@@ -29,7 +29,9 @@ static const char *placeholder(const struct config_setting *setting) {
     case CONFIG_CHOICE:
       break;
   }
-  return "TEXT";
+  size_t length = strlen(setting->name);
+  bool is_path = length > 5 && strcmp(setting->name + length - 5, "_path") == 0;
+  return is_path || (setting->flags & CONFIG_NOT_IN_FILE) ? "FILE" : "TEXT";
 }
 
 static void print_setting_help(const struct config_setting *setting, FILE *out) {

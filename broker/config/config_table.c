@@ -227,13 +227,23 @@ static unsigned edit_distance(const char *a, const char *b) {
   return row[width];
 }
 
+/* As the edit distance, but a part of a name ("insync") counts as nearer than its missing letters
+ * say. */
+static unsigned name_distance(const char *typed, const char *name) {
+  size_t typed_length = strlen(typed);
+  if (typed_length >= 3 && strstr(name, typed)) {
+    return (unsigned)(strlen(name) - typed_length) / 4;
+  }
+  return edit_distance(typed, name);
+}
+
 const char *config_nearest_name(const char *name) {
   if (strlen(name) >= 64) return NULL;
   char *canonical = config_canonical_name(name);
   const char *nearest = NULL;
   unsigned best = UINT_MAX;
   for (unsigned i = 0; i < config_setting_count; i++) {
-    unsigned distance = edit_distance(canonical, config_settings[i].name);
+    unsigned distance = name_distance(canonical, config_settings[i].name);
     if (distance < best) {
       best = distance;
       nearest = config_settings[i].name;
