@@ -1,0 +1,109 @@
+"""The command line client against a live broker: round trips, exit statuses, data on stdout and nothing else."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from harness import CLI, SANITIZER_REPORT
+
+
+@pytest.fixture
+def cli(broker):
+    def run(*arguments, data=b"", address=None):
+        done = subprocess.run(
+            [CLI, "-b", address or broker.listen, *map(str, arguments)], input=data, capture_output=True, timeout=60,
+            env={k: v for k, v in os.environ.items() if not k.startswith("PGCURSUS_")})
+        errors = done.stderr.decode(errors="replace")
+        assert not SANITIZER_REPORT.search(errors), errors[:4000]
+        return done.returncode, done.stdout, errors
+
+    return run
+
+
+LINES = b"first\nsecond line = 2\n\xff\xfe bytes\tand tabs\nmessage=x acks=0\n" + b"x" * 100_000 + b"\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--batch", 2], ["--acks", "all", "--batch", 100], ["--compression", "lz4"],
+                                     ["--compression", "gzip", "--batch", 3], ["--compression", "snappy"]], ids=str)
+def test_what_is_produced_is_consumed(cli, topic, options):
+    assert cli("produce", topic, *options, data=LINES)[:2] == (0, b"")
+    status, out, _ = cli("consume", topic, "-p", 0, "-e")
+    assert (status, out) == (0, LINES)
+
+
+def test_keys_are_split_off_and_shown(cli, make_topic):
+    topic = make_topic(partitions=3)
+    assert cli("produce", topic, "-K", ":", data=b"a:1\nuser-1:2\norder-123:3\n")[0] == 0
+    status, out, _ = cli("consume", topic, "-e", "-f", "%p %k %s\\n")
+    assert status == 0 and sorted(out.splitlines()) == [b"0 order-123 3", b"1 a 1", b"2 user-1 2"]
+
+
+def test_consuming_starts_and_stops_where_it_was_told(cli, topic):
+    cli("produce", topic, data=b"".join(b"%d\n" % n for n in range(10)))
+    assert cli("consume", topic, "-p", 0, "-o", 7, "-e")[1] == b"7\n8\n9\n"
+    assert cli("consume", topic, "-p", 0, "-o", 2, "-n", 3)[1] == b"2\n3\n4\n"
+    assert cli("consume", topic, "-p", 0, "-o", -2, "-e")[1] == b"8\n9\n"
+    assert cli("consume", topic, "-p", 0, "-o", "latest", "-e")[1] == b""
+
+
+def test_json_output_is_one_object_a_record(cli, topic):
+    cli("produce", topic, "-k", "k", data=b'a "quoted" line\n')
+    record = json.loads(cli("consume", topic, "-e", "-f", "json")[1])
+    assert (record["topic"], record["partition"], record["offset"]) == (topic, 0, 0)
+    assert (record["key"], record["payload"]) == ("k", 'a "quoted" line')
+
+
+def test_idempotent_production_may_be_repeated(cli, topic):
+    for _ in range(2):
+        assert cli("produce", topic, "-p", 0, "--idempotent", "--producer-id", "me", data=b"a\nb\nc\n")[0] == 0
+    assert cli("consume", topic, "-p", 0, "-e")[1] == b"a\nb\nc\n"
+
+
+def test_topics_are_created_described_and_listed(cli, new_name):
+    name = new_name()
+    status, out, _ = cli("topic", "create", name, "-p", 2, "--retention-hours", 5)
+    assert status == 0 and b"partitions=2" in out and b"retention_hours=5" in out
+    assert json.loads(cli("topic", "describe", name)[1])["definition"]["partitions"] == 2
+    assert name.encode() in cli("topic", "list")[1].splitlines()
+
+
+def test_raw_prints_the_readable_answer(cli, topic):
+    status, out, _ = cli("raw", "LIST_OFFSETS", f"topic={topic}")
+    assert (status, out) == (0, f"OK topic={topic} partitions=1 offsets=P0:earliest=0:latest=0:leo=0:hwm=0\n".encode())
+    status, out, _ = cli("raw", "PUBLISH", f"topic={topic}", "producerId=p", "partition=0", "message=a  b ")
+    assert status == 0 and json.loads(out)["last_offset"] == 0
+    assert cli("consume", topic, "-p", 0, "-e")[1].rstrip() == b"a  b"
+
+
+def test_a_refusal_is_exit_status_1_with_the_error_on_stderr(cli, new_name):
+    name = new_name()
+    status, out, errors = cli("raw", "DESCRIBE", f"topic={name}")
+    assert (status, out) == (1, b"")
+    assert "topic_not_found" in errors and name in errors
+    for command in (("consume", name, "-e"), ("produce", name), ("topic", "describe", name)):
+        status, out, errors = cli(*command, data=b"x\n")
+        assert (status, out) == (1, b"") and "topic_not_found" in errors
+
+
+@pytest.mark.parametrize("words", [["no-such-command"], ["produce"], ["consume", "t", "--no-such-option"],
+                                   ["consume", "t", "-p", "x"], ["topic"], ["raw", "NO_SUCH_COMMAND"]], ids=str)
+def test_wrong_usage_is_exit_status_2(cli, words):
+    status, out, errors = cli(*words)
+    assert (status, out) == (2, b"") and errors
+
+
+def test_no_connection_is_exit_status_2(cli):
+    status, out, errors = cli("ping", address="127.0.0.1:1")
+    assert (status, out) == (2, b"") and "127.0.0.1:1" in errors
+
+
+def test_ping(cli):
+    assert cli("ping")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["publish", "consume", "latency"])
+def test_bench_prints_a_table(cli, kind):
+    status, out, errors = cli("bench", kind, "--help")
+    assert status == 0 and (out or errors)
