@@ -7,7 +7,7 @@ import pytest
 
 from crs2client import Batch, BrokerError, Record
 from harness import SLOWNESS, wait_until
-from refusal import Text, refused
+from refusal import Text, refused, same
 
 C = {"command": "CONSUME"}
 BATCH, WAIT = {"maximum": "8192"}, {"maximum": "30000"}
@@ -392,4 +392,4 @@ def test_reads_through_compression_of_a_large_answer(broker, topic):
     with broker.client([1]) as client:
         client.publish(topic, payload)
         request_id = client.send("CONSUME", request_of(topic, {}))
-        assert client.answer(request_id).batch.records[0].payload == payload
+        assert same(client.answer(request_id).batch.records[0].payload, payload)

@@ -6,7 +6,7 @@ import pytest
 
 import crs2client as crs2
 from crs2client import Batch, BrokerError, Record
-from refusal import Text, batch_refused
+from refusal import Text, batch_refused, same
 
 EVERY_BYTE = bytes(range(256))
 
@@ -207,7 +207,7 @@ def test_a_batch_of_100000_records_is_stored_whole(client, topic):
     client.sock.settimeout(60)
     assert client.publish_batch(Batch(topic, records=records))["last_offset"] == 99_999
     got = client.consume_all(topic)
-    assert [(r.offset, r.payload, r.key) for r in got] == [(n, r.payload, r.key) for n, r in enumerate(records)]
+    assert same([(r.offset, r.payload, r.key) for r in got], [(n, r.payload, r.key) for n, r in enumerate(records)])
 
 
 def test_a_large_batch_with_one_bad_record_is_refused_whole(client, topic):
