@@ -49,3 +49,15 @@ CREATE TABLE pgcursus.record_batches (
 CREATE INDEX record_batches_producer
     ON pgcursus.record_batches (log_id, partition, producer_id, producer_epoch, last_sequence)
  WHERE idempotent;
+
+-- What append() says of one batch; its header explains the fields. A type of its own, since
+-- PostgreSQL would otherwise work out the function's result columns again at every call.
+CREATE TYPE pgcursus.append_result AS (
+  status         int,
+  base_offset    bigint,
+  last_offset    bigint,
+  appended_count int,
+  appended_at    timestamptz,
+  current_value  bigint,
+  expected_value bigint
+);

@@ -35,13 +35,20 @@ CREATE OR REPLACE FUNCTION pgcursus.append(
   _producer_id text, _producer_epoch bigint, _first_sequence bigint, _last_sequence bigint,
   _payloads bytea[], _keys bytea[], _timestamps bigint[], _sequences bigint[],
   _producer_ids text[], _producer_epochs bigint[], _event_types text[],
-  _schema_versions bigint[], _aggregate_versions bigint[], _metadata text[],
-  OUT status int, OUT base_offset bigint, OUT last_offset bigint, OUT appended_count int,
-  OUT appended_at timestamptz, OUT current_value bigint, OUT expected_value bigint)
+  _schema_versions bigint[], _aggregate_versions bigint[], _metadata text[])
+RETURNS pgcursus.append_result
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
+  _status           int := 0;
+  _base_offset      bigint;
+  _last_offset      bigint;
+  _appended_count   int;
+  _appended_at      timestamptz;
+  _current_value    bigint;
+  _expected_value   bigint;
+  _locked           text;
   _current_revision bigint;
   _partitions       int;
   _replicas         int;
@@ -54,10 +61,8 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
       MESSAGE = format('%s payloads for %s records', cardinality(_payloads), _record_count);
   END IF;
-  status := 0;
-  appended_count := 0;
-
-  PERFORM pg_advisory_xact_lock((_log_id << 16) | (_partition & 65535));
+  -- Assigned, not performed: evaluating an expression is cheaper than running a query.
+  _locked := pg_advisory_xact_lock((_log_id << 16) | (_partition & 65535))::text;
 
   SELECT t.revision, t.partition_count, t.replication_factor,
          coalesce(t.min_in_sync_replicas, _min_insync),
@@ -66,25 +71,25 @@ BEGIN
            WHERE b.log_id = _log_id AND b.partition = _partition
            ORDER BY b.base_offset DESC
            LIMIT 1)
-    INTO _current_revision, _partitions, _replicas, _minimum, base_offset
+    INTO _current_revision, _partitions, _replicas, _minimum, _base_offset
     FROM topic_definitions t
    WHERE t.log_id = _log_id;
 
   IF _current_revision IS NULL OR _current_revision <> _revision THEN
-    status := 2;
+    _status := 2;
   ELSIF _partition < 0 OR _partition >= _partitions THEN
-    status := 3;
+    _status := 3;
   ELSIF _require_isr AND _minimum > 1 THEN
-    current_value := least(in_sync_replicas(), _replicas);
-    IF current_value < _minimum THEN
-      status := 4;
-      expected_value := _minimum;
+    _current_value := least(in_sync_replicas(), _replicas);
+    IF _current_value < _minimum THEN
+      _status := 4;
+      _expected_value := _minimum;
     ELSE
-      current_value := NULL;
+      _current_value := NULL;
     END IF;
   END IF;
 
-  IF _idempotent AND status = 0 THEN
+  IF _idempotent AND _status = 0 THEN
     SELECT s.producer_epoch, s.last_sequence
       INTO _known_epoch, _known_sequence
       FROM ((SELECT b.producer_epoch, b.last_sequence
@@ -105,26 +110,26 @@ BEGIN
     END IF;
 
     IF _known_epoch > _producer_epoch THEN
-      status := 5;
-      current_value := _known_epoch;
+      _status := 5;
+      _current_value := _known_epoch;
     ELSIF _sequences IS NOT NULL OR _first_sequence <> _known_sequence + 1
           OR _last_sequence - _first_sequence <> _record_count - 1 THEN
       SELECT c.status, c.keep, c.kept_count, c.got_value, c.expected_value
-        INTO status, _keep, appended_count, current_value, expected_value
+        INTO _status, _keep, _appended_count, _current_value, _expected_value
         FROM check_sequences(_known_sequence, _record_count, _first_sequence, _last_sequence,
                              _sequences) c;
-      IF status = 1 THEN
-        last_offset := original_offset(_log_id, _partition, _producer_id, _producer_epoch,
-                                       _last_sequence);
-        IF last_offset IS NULL THEN
-          status := 8;
+      IF _status = 1 THEN
+        _last_offset := original_offset(_log_id, _partition, _producer_id, _producer_epoch,
+                                        coalesce(_sequences[_record_count], _last_sequence));
+        IF _last_offset IS NULL THEN
+          _status := 8;
         END IF;
-      ELSIF status = 0 THEN
+      ELSIF _status = 0 THEN
         -- What is appended follows what is stored without a gap, so two numbers describe it.
         _first_sequence := _known_sequence + 1;
-        _last_sequence := _known_sequence + appended_count;
+        _last_sequence := _known_sequence + _appended_count;
         _sequences := NULL;
-        IF appended_count < _record_count THEN
+        IF _appended_count < _record_count THEN
           _payloads := keep_elements(_payloads, _keep);
           _keys := keep_elements(_keys, _keep);
           _timestamps := keep_elements(_timestamps, _keep);
@@ -132,40 +137,38 @@ BEGIN
           _schema_versions := keep_elements(_schema_versions, _keep);
           _aggregate_versions := keep_elements(_aggregate_versions, _keep);
           _metadata := keep_elements(_metadata, _keep);
-          _record_count := appended_count;
+          _record_count := _appended_count;
           _byte_count := byte_count_of(_payloads, _keys);
         END IF;
       END IF;
     END IF;
   END IF;
 
-  IF status <> 0 THEN
-    base_offset := NULL;
-    appended_count := 0;
-    IF _strict AND status <> 1 THEN
-      RAISE EXCEPTION USING ERRCODE = 'PC002', MESSAGE = status::text,
-        DETAIL = jsonb_build_object('current', current_value, 'expected', expected_value)::text;
+  IF _status <> 0 THEN
+    IF _strict AND _status <> 1 THEN
+      RAISE EXCEPTION USING ERRCODE = 'PC002', MESSAGE = _status::text,
+        DETAIL = jsonb_build_object('current', _current_value, 'expected', _expected_value)::text;
     END IF;
-    RETURN;
+    RETURN ROW(_status, NULL, _last_offset, 0, NULL, _current_value, _expected_value)::append_result;
   END IF;
 
-  IF base_offset IS NULL THEN
-    SELECT p.end_offset INTO STRICT base_offset
+  IF _base_offset IS NULL THEN
+    SELECT p.end_offset INTO STRICT _base_offset
       FROM partition_states p
      WHERE p.log_id = _log_id AND p.partition = _partition;
   END IF;
-  last_offset := base_offset + _record_count - 1;
-  appended_count := _record_count;
-  appended_at := clock_timestamp();
+  _last_offset := _base_offset + _record_count - 1;
+  _appended_at := clock_timestamp();
   INSERT INTO record_batches (
     log_id, base_offset, last_offset, appended_at, partition, record_count, byte_count, kind,
     idempotent, producer_epoch, first_sequence, last_sequence, producer_id, payloads, keys,
     timestamps, sequences, producer_ids, producer_epochs, event_types, schema_versions,
     aggregate_versions, metadata)
   VALUES (
-    _log_id, base_offset, last_offset, appended_at, _partition, _record_count, _byte_count, 0,
+    _log_id, _base_offset, _last_offset, _appended_at, _partition, _record_count, _byte_count, 0,
     _idempotent, _producer_epoch, _first_sequence, _last_sequence, _producer_id, _payloads, _keys,
     _timestamps, _sequences, _producer_ids, _producer_epochs, _event_types, _schema_versions,
     _aggregate_versions, _metadata);
+  RETURN ROW(0, _base_offset, _last_offset, _record_count, _appended_at, NULL, NULL)::append_result;
 END
 $$;
