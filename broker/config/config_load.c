@@ -130,9 +130,19 @@ static bool is_service_link(const char *name, const char *value) {
          strstr(name, "SERVICE_PORT") || strstr(name, "_TCP_") || strstr(name, "_UDP_");
 }
 
+/* The command line client and the test suite have variables of their own, and are started from the
+ * same shell. */
+static bool is_of_another_program(const char *name) {
+  static const char *const names[] = {"BROKER", "USER", "TOKEN", "BUILD", "VECTORS"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    if (strcmp(name, names[i]) == 0) return true;
+  }
+  return strncmp(name, "TEST_", 5) == 0;
+}
+
 static bool apply_variable(struct config *config, const char *name, const char *value,
                            char **error) {
-  if (!*value || is_service_link(name, value)) return true;
+  if (!*value || is_service_link(name, value) || is_of_another_program(name)) return true;
   char *text = config_format("environment " CONFIG_ENVIRONMENT_PREFIX "%s", name);
   struct config_place place = {CONFIG_FROM_ENVIRONMENT, text};
   int row = config_setting_find(name);
