@@ -24,6 +24,9 @@ const struct cli_command cli_commands[] = {
     {"stream", "read", "print an aggregate's events", cmd_stream_read},
     {"stream", "version", "show an aggregate's version", cmd_stream_version},
     {NULL, "raw", "send any command, print the readable answer", cmd_raw},
+    {"bench", "publish", "measure publishing", cmd_bench_publish},
+    {"bench", "consume", "measure consuming", cmd_bench_consume},
+    {"bench", "latency", "measure single publishes at a fixed rate", cmd_bench_latency},
     {NULL, "ping", "measure one round trip", cmd_ping},
     {NULL, NULL, NULL, NULL},
 };
