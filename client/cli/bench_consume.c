@@ -133,6 +133,7 @@ static int take(struct bench *bench, struct bench_connection *connection,
   }
   histogram_add(&bench->latency, bench->last_answer_at - request.sent_at);
   bench->requests++;
+  bench->finished_at = bench->last_answer_at;
   uint64_t records = reader->scan.records;
   uint64_t bytes = reader->scan.bytes;
   uint64_t gaps = reader->scan.gaps;

@@ -126,6 +126,7 @@ static int take(struct bench *bench, struct bench_connection *connection,
     return status == EXIT_DONE && wanted ? poll_partition(bench, connection) : status;
   }
   bench->requests++;
+  bench->finished_at = bench->last_answer_at;
   bench->records++;
   bench->bytes += (uint64_t)bench->options.size;
   histogram_add(&bench->latency, bench->last_answer_at - request.sent_at);

@@ -36,7 +36,7 @@ static int send_one(struct bench *bench, struct bench_connection *connection) {
     bench->records += (uint64_t)options->batch;
     bench->bytes += (uint64_t)(options->batch * options->size);
     bench->requests++;
-    bench->last_answer_at = now;
+    bench->last_answer_at = bench->finished_at = now;
   } else {
     bench_note_request(connection, now, (uint32_t)partition);
   }
@@ -69,6 +69,7 @@ static int take(struct bench *bench, struct bench_connection *connection,
     return EXIT_DONE;
   }
   bench->requests++;
+  bench->finished_at = bench->last_answer_at;
   bench->records += (uint64_t)bench->options.batch;
   bench->bytes += (uint64_t)(bench->options.batch * bench->options.size);
   histogram_add(&bench->latency, bench->last_answer_at - request.sent_at);
@@ -85,7 +86,7 @@ static int settle(struct bench *bench) {
     struct pgcursus_reply reply;
     status = cli_report(client, cli_call(client, "HELP", NULL, 0, &reply));
   }
-  bench->last_answer_at = clock_monotonic_us();
+  bench->finished_at = clock_monotonic_us();
   return status;
 }
 

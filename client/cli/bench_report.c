@@ -8,10 +8,9 @@ static double milliseconds(uint64_t microseconds) {
   return (double)microseconds / 1000.0;
 }
 
-/* To the last answer, so that a drain counts and an idle end does not. */
+/* To the last answer that counts, so that a drain is included and an idle end is not. */
 static double elapsed(const struct bench *bench) {
-  int64_t end =
-      bench->last_answer_at > bench->started_at ? bench->last_answer_at : clock_monotonic_us();
+  int64_t end = bench->finished_at > bench->started_at ? bench->finished_at : clock_monotonic_us();
   double seconds = (double)(end - bench->started_at) / 1e6;
   return seconds > 0 ? seconds : 1e-6;
 }
@@ -41,7 +40,7 @@ static void print_table(const struct bench *bench) {
   print_latency("end to end ms", &bench->end_to_end);
   printf("%-16s %" PRIu64 "\n", "errors", bench->errors);
   if (bench->gaps) printf("%-16s %" PRIu64 "\n", "offset gaps", bench->gaps);
-  if (options->verify) {
+  if (bench->verified > 0) {
     printf("%-16s %" PRIu64 " checked, %" PRIu64 " wrong\n", "verified", bench->verified,
            bench->damaged);
   }
@@ -71,7 +70,7 @@ static void print_json(const struct bench *bench) {
          (double)bench->bytes / seconds / 1e6, bench->requests, bench->errors, bench->gaps);
   print_json_latency("latency_ms", &bench->latency);
   if (options->end_to_end) print_json_latency("end_to_end_ms", &bench->end_to_end);
-  if (options->verify) {
+  if (bench->verified > 0) {
     printf(",\"verified\":%" PRIu64 ",\"wrong\":%" PRIu64, bench->verified, bench->damaged);
   }
   puts("}");
