@@ -1,7 +1,7 @@
 /* Memory that lives as long as one request and is freed in one call.
  *
- * A zeroed struct is a valid empty arena. Blocks come from chunks of a few KiB; a large request gets
- * a chunk of its own. */
+ * A zeroed struct is a valid empty arena. Blocks come from chunks of a few KiB; a large request
+ * gets a chunk of its own. */
 #ifndef PGCURSUS_BASE_ARENA_H
 #define PGCURSUS_BASE_ARENA_H
 

@@ -19,8 +19,9 @@ struct cursor {
 };
 
 static inline struct cursor cursor_over(struct slice bytes) {
-  return (struct cursor){
-      .position = bytes.data, .end = bytes.data ? bytes.data + bytes.length : NULL, .failed = false};
+  return (struct cursor){.position = bytes.data,
+                         .end = bytes.data ? bytes.data + bytes.length : NULL,
+                         .failed = false};
 }
 
 static inline size_t cursor_remaining(const struct cursor *cursor) {

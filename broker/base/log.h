@@ -14,8 +14,8 @@ void log_set_level(enum log_level level);
 void log_set_format(enum log_format format);
 bool log_is_enabled(enum log_level level);
 
-/* Writes one event. After `message` come pairs of `const char *` key and value, ended by NULL; a pair
- * whose value is NULL is left out. Thread-safe: a line is written with one write(2).
+/* Writes one event. After `message` come pairs of `const char *` key and value, ended by NULL; a
+ * pair whose value is NULL is left out. Thread-safe: a line is written with one write(2).
  *   log_event(LOG_WARN, "handshake failed", "peer", peer, "reason", reason, NULL); */
 void log_event(enum log_level level, const char *message, ...) __attribute__((sentinel));
 

@@ -15,6 +15,7 @@ void *memory_allocate_zeroed(size_t count, size_t size)
 void *memory_resize(void *block, size_t size) __attribute__((returns_nonnull, warn_unused_result));
 
 /* A NUL-terminated copy; release with free(). */
-char *memory_copy_text(const char *text) __attribute__((malloc, returns_nonnull, warn_unused_result));
+char *memory_copy_text(const char *text)
+    __attribute__((malloc, returns_nonnull, warn_unused_result));
 
 #endif

@@ -1,5 +1,5 @@
-/* A small pool of threads for work that would hold the loop too long: (de)compression and checksums of
- * large payloads, blocking connects to PostgreSQL, large sends.
+/* A small pool of threads for work that would hold the loop too long: (de)compression and checksums
+ * of large payloads, blocking connects to PostgreSQL, large sends.
  *
  * A job's `run` is called on a worker thread; its `done` is called on the loop, in the order jobs
  * finish (wake-up by ev_async). A job owns what it touches while it runs; nothing else may. */
@@ -18,15 +18,16 @@ struct worker_job {
   struct worker_job *next;              /* private to the pool */
 };
 
-/* Starts `threads` threads whose results come back on `loop`; NULL with errno when a thread cannot be
- * started. The pool does not keep the loop alive (ev_unref). */
+/* Starts `threads` threads whose results come back on `loop`; NULL with errno when a thread cannot
+ * be started. The pool does not keep the loop alive (ev_unref). */
 struct worker_pool *worker_pool_start(struct ev_loop *loop, unsigned threads)
     __attribute__((warn_unused_result));
 
 /* Queues a job. Jobs start in the order they were submitted. */
 void worker_pool_submit(struct worker_pool *pool, struct worker_job *job);
 
-/* Waits for every queued job to finish running, calls what is left of their `done`, frees the pool. */
+/* Waits for every queued job to finish running, calls what is left of their `done`, frees the pool.
+ */
 void worker_pool_stop(struct worker_pool *pool);
 
 #endif

@@ -29,8 +29,8 @@ struct batch {
 /* True when a payload begins as a CBV2 of version 2: its first six bytes decide (section 9). */
 bool batch_is_batch(struct slice payload);
 
-/* Decodes a whole batch; slices view `payload`, records live in `arena` (memory grows with the records
- * that are really there). NULL, or why it is refused. */
+/* Decodes a whole batch; slices view `payload`, records live in `arena` (memory grows with the
+ * records that are really there). NULL, or why it is refused. */
 const char *batch_decode(struct slice payload, struct arena *arena, struct batch *batch)
     __attribute__((warn_unused_result));
 
@@ -41,7 +41,7 @@ const char *batch_encode(const struct batch *batch, struct buffer *out)
 /* Writing a batch record by record, without holding the records: */
 struct batch_writer {
   struct buffer *out;
-  size_t start; /* where the batch begins in `out` */
+  size_t start;                                        /* where the batch begins in `out` */
   size_t start_position, end_position, count_position; /* places to patch */
   struct slice topic;
   int32_t partition;

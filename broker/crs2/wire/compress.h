@@ -21,8 +21,8 @@ enum compression {
 const char *compress_encode(enum compression compression, struct slice plain, struct buffer *out)
     __attribute__((warn_unused_result));
 
-/* Appends exactly `decoded_length` plain bytes to `out`, or returns why the input is refused (static
- * text; `out` is then as before). Memory grows with what is really produced. */
+/* Appends exactly `decoded_length` plain bytes to `out`, or returns why the input is refused
+ * (static text; `out` is then as before). Memory grows with what is really produced. */
 const char *compress_decode(enum compression compression, struct slice encoded,
                             uint32_t decoded_length, struct buffer *out)
     __attribute__((warn_unused_result));

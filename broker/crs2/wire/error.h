@@ -42,7 +42,8 @@ void error_classify(struct slice code, enum error_class *error_class, bool *retr
 /* "validation", "authorization", ... */
 const char *error_class_name(enum error_class error_class);
 
-/* Appends the payload with its fields sorted by name, bytewise. NULL, or why it cannot be encoded. */
+/* Appends the payload with its fields sorted by name, bytewise. NULL, or why it cannot be encoded.
+ */
 const char *error_encode(const struct wire_error *error, struct buffer *out)
     __attribute__((warn_unused_result));
 

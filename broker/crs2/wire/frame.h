@@ -38,32 +38,32 @@ struct frame_header {
   uint32_t crc32c; /* of the encoded payload */
 };
 
-/* Reads and checks a header, in the order of section 5. `negotiated` is the connection's compression (not
- * looked at on negotiation frames) and `numbering` its command table; negotiation frames may carry 46
- * or 47 whatever the numbering. */
+/* Reads and checks a header, in the order of section 5. `negotiated` is the connection's
+ * compression (not looked at on negotiation frames) and `numbering` its command table; negotiation
+ * frames may carry 46 or 47 whatever the numbering. */
 const char *frame_decode_header(const uint8_t bytes[FRAME_HEADER_SIZE], enum compression negotiated,
                                 enum command_numbering numbering, struct frame_header *header)
     __attribute__((warn_unused_result));
 
-/* Checks the CRC and decompresses. `encoded` must be `header->encoded_length` bytes. `*payload` is either
- * a view of `encoded` (no compression) or of bytes appended to the empty buffer `storage`, which the caller
- * releases after use. */
+/* Checks the CRC and decompresses. `encoded` must be `header->encoded_length` bytes. `*payload` is
+ * either a view of `encoded` (no compression) or of bytes appended to the empty buffer `storage`,
+ * which the caller releases after use. */
 const char *frame_decode_payload(const struct frame_header *header, struct slice encoded,
                                  struct buffer *storage, struct slice *payload)
     __attribute__((warn_unused_result));
 
-/* Begins a frame at the end of `out`: reserves the header and returns its position. The caller appends
- * the plain payload to `out` and then calls frame_finish(). */
+/* Begins a frame at the end of `out`: reserves the header and returns its position. The caller
+ * appends the plain payload to `out` and then calls frame_finish(). */
 size_t frame_begin(struct buffer *out);
 
 /* Compresses the payload written since frame_begin() and fills in the header. `header` gives kind,
- * compression, command (wire number), status and request id; lengths and CRC are computed. On refusal
- * (a length above the limit) `out` is cut back to `start`. */
+ * compression, command (wire number), status and request id; lengths and CRC are computed. On
+ * refusal (a length above the limit) `out` is cut back to `start`. */
 const char *frame_finish(struct buffer *out, size_t start, const struct frame_header *header)
     __attribute__((warn_unused_result));
 
 /* A whole frame from a payload held elsewhere. */
-const char *frame_encode(struct buffer *out, const struct frame_header *header, struct slice payload)
-    __attribute__((warn_unused_result));
+const char *frame_encode(struct buffer *out, const struct frame_header *header,
+                         struct slice payload) __attribute__((warn_unused_result));
 
 #endif

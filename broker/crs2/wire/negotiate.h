@@ -11,12 +11,12 @@
 struct negotiation_request {
   uint16_t minimum_version;
   uint16_t maximum_version;
-  uint16_t compression_count; /* 1..4 */
+  uint16_t compression_count;                       /* 1..4 */
   enum compression compressions[COMPRESSION_COUNT]; /* in the client's order of preference */
 };
 
-/* Decoders return NULL or why the payload is refused. A range without version 2 decodes and is refused
- * by negotiation_select(). */
+/* Decoders return NULL or why the payload is refused. A range without version 2 decodes and is
+ * refused by negotiation_select(). */
 const char *negotiation_decode_request(struct slice payload, struct negotiation_request *request)
     __attribute__((warn_unused_result));
 void negotiation_encode_request(const struct negotiation_request *request, struct buffer *out);

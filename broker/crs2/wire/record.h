@@ -29,8 +29,8 @@ enum record_presence {
   RECORD_HAS_PAYLOAD_DIGEST = 1u << 16,
 };
 
-/* Everything a record can carry. Topic and partition belong to the batch. A field whose presence bit is
- * unset has its default (0 or empty). */
+/* Everything a record can carry. Topic and partition belong to the batch. A field whose presence
+ * bit is unset has its default (0 or empty). */
 struct record {
   uint32_t presence; /* as decoded; encoders compute the canonical value themselves */
   uint64_t offset;
