@@ -19,4 +19,7 @@ GRANT EXECUTE ON FUNCTION
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics
 TO pgcursus_broker;
 
-GRANT SELECT ON pgcursus.topics, pgcursus.partitions TO pgcursus_reader;
+GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records TO pgcursus_reader;
+GRANT EXECUTE ON FUNCTION pgcursus.read TO pgcursus_reader;
+
+GRANT EXECUTE ON FUNCTION pgcursus.publish TO pgcursus_writer;

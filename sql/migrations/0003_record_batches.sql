@@ -61,3 +61,24 @@ CREATE TYPE pgcursus.append_result AS (
   current_value  bigint,
   expected_value bigint
 );
+
+-- A record as SQL users see it: the rows of read() and of the view records.
+CREATE TYPE pgcursus.log_record AS (
+  topic             text,
+  partition         int,
+  "offset"          bigint,
+  key               bytea,
+  payload           bytea,
+  "timestamp"       timestamptz,  -- the record's own, else when it was appended
+  appended_at       timestamptz,
+  producer_id       text,
+  producer_epoch    bigint,
+  sequence          bigint,
+  transaction_state text,         -- NULL, 'open', 'committed' or 'aborted'
+  is_control        boolean,
+  event_type        text,
+  schema_version    int,
+  aggregate_version bigint,
+  metadata          text,
+  headers           jsonb
+);

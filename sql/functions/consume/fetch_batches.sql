@@ -32,8 +32,8 @@ AS $$
 DECLARE
   _first_base bigint;  -- of the first and the last batch to return
   _last_base  bigint;
-  _records    bigint := 0;
-  _bytes      bigint := 0;
+  _records    bigint := 0::bigint;
+  _bytes      bigint := 0::bigint;
   _batch      record;
 BEGIN
   SELECT true, p.earliest_offset,

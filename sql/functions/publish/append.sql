@@ -22,7 +22,7 @@
 --            Checks are made in the order 2, 3, 4, then 5 to 8.
 -- Errors:    PC002 for any status but 0 and 1 when _strict: MESSAGE = status, DETAIL = JSON
 --            {"current", "expected"}; invalid_parameter_value when _payloads has not _record_count
---            elements.
+--            elements, or the log or the partition is NULL.
 -- Tables:    topic_definitions, partition_states, producer_states (read), record_batches (read,
 --            written).
 --
@@ -48,7 +48,6 @@ DECLARE
   _appended_at      timestamptz;
   _current_value    bigint;
   _expected_value   bigint;
-  _locked           text;
   _current_revision bigint;
   _partitions       int;
   _replicas         int;
@@ -61,8 +60,12 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
       MESSAGE = format('%s payloads for %s records', cardinality(_payloads), _record_count);
   END IF;
-  -- Assigned, not performed: evaluating an expression is cheaper than running a query.
-  _locked := pg_advisory_xact_lock((_log_id << 16) | (_partition & 65535))::text;
+  -- Tested, not performed: an expression is cheaper than a query. No lock, no append: without a log or
+  -- a partition the function is not even called.
+  IF pg_advisory_xact_lock((_log_id << 16) | (_partition & 65535)) IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+      MESSAGE = 'log and partition must be given';
+  END IF;
 
   SELECT t.revision, t.partition_count, t.replication_factor,
          coalesce(t.min_in_sync_replicas, _min_insync),
@@ -80,10 +83,10 @@ BEGIN
   ELSIF _partition < 0 OR _partition >= _partitions THEN
     _status := 3;
   ELSIF _require_isr AND _minimum > 1 THEN
-    _current_value := least(in_sync_replicas(), _replicas);
+    _current_value := least(in_sync_replicas(), _replicas)::bigint;
     IF _current_value < _minimum THEN
       _status := 4;
-      _expected_value := _minimum;
+      _expected_value := _minimum::bigint;
     ELSE
       _current_value := NULL;
     END IF;

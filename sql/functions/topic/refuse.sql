@@ -7,7 +7,7 @@
 -- Tables:    none.
 CREATE OR REPLACE FUNCTION pgcursus.refuse(_code text, _fields jsonb)
 RETURNS void
-LANGUAGE plpgsql
+LANGUAGE plpgsql IMMUTABLE
 SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 BEGIN
