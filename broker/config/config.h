@@ -38,7 +38,7 @@ enum config_permission {
  * address. */
 struct config_address {
   char *host; /* without the brackets of an IPv6 address */
-  char *port; /* decimal, or NULL where the text gave none */
+  char *port; /* decimal */
 };
 
 struct config_user {

@@ -48,22 +48,20 @@ static void merge_port(struct config *config, const char *address_name,
 }
 
 /* --advertise, else the reference's two names, else nothing: then the bound address is advertised.
- */
+ * What is known only once the listener is bound stays NULL. */
 static void derive_advertised_address(struct config *config) {
   struct config_address *address = &config->advertise;
+  const char *host = config->advertised_client_host;
+  int64_t port = config->advertised_broker_port;
+  if (!address->port && (*host || port)) {
+    const struct config_origin *origin =
+        &config->origins[row_of(*host ? "advertised_client_host" : "advertised_broker_port")];
+    config_set_origin(config, row_of("advertise"), origin->source, origin->text);
+    address->host = memory_copy_text(host);
+    address->port = config_format("%" PRId64, port ? port : config->broker_port);
+  }
   if (address->host && !*address->host) replace_text(&address->host, NULL);
-  if (address->host || address->port) return;
-  if (!*config->advertised_client_host && !config->advertised_broker_port) return;
-  if (*config->advertised_client_host) {
-    address->host = memory_copy_text(config->advertised_client_host);
-  }
-  if (config->advertised_broker_port) {
-    address->port = config_format("%" PRId64, config->advertised_broker_port);
-  }
-  const char *name =
-      *config->advertised_client_host ? "advertised_client_host" : "advertised_broker_port";
-  const struct config_origin *origin = &config->origins[row_of(name)];
-  config_set_origin(config, row_of("advertise"), origin->source, origin->text);
+  if (address->port && strcmp(address->port, "0") == 0) replace_text(&address->port, NULL);
 }
 
 /* "Compact , DELETE" -> "delete,compact" (commands-1 1.6); NULL when a word is neither. */

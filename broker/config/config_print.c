@@ -81,8 +81,9 @@ void config_print_effective(const struct config *config, FILE *out) {
   for (unsigned row = 0; row < config_setting_count; row++) {
     const struct config_setting *setting = &config_settings[row];
     const char *origin = config->origins[row].text;
-    /* What a file cannot say is a comment, so that the output is a valid file. */
-    fprintf(out, "%s%s: ", setting->flags & CONFIG_NOT_IN_FILE ? "# " : "", setting->name);
+    /* What a file cannot say, or says in another line, is a comment: the output is a valid file. */
+    bool comment = setting->flags & (CONFIG_NOT_IN_FILE | CONFIG_ALIAS);
+    fprintf(out, "%s%s: ", comment ? "# " : "", setting->name);
     if (setting->kind != CONFIG_USERS && setting->kind != CONFIG_GROUPS) {
       config_value_print(config, setting, out);
       fprintf(out, "  # %s\n", origin);

@@ -33,6 +33,8 @@
   ROW(AT(field), CONFIG_BOOLEAN, 0, text, 0, 0, NULL, title, line)
 #define INTEGER(title, field, text, least, most, line) \
   ROW(AT(field), CONFIG_INTEGER, 0, text, least, most, NULL, title, line)
+#define ALIAS_INTEGER(title, field, text, least, most, line) \
+  ROW(AT(field), CONFIG_INTEGER, CONFIG_ALIAS, text, least, most, NULL, title, line)
 #define COUNT(title, field, text, least, most, line) \
   ROW(AT(field), CONFIG_COUNT, 0, text, least, most, NULL, title, line)
 #define BYTES(title, field, text, least, most, line) \
@@ -61,12 +63,13 @@ const struct config_setting config_settings[] = {
     CHOICE(NULL, log_level, "info", log_level_names, "debug, info, warn or error"),
     CHOICE(NULL, log_format, "text", log_format_names, "text or json"),
 
-    INTEGER("Addresses, by the reference's names", broker_port, "9000", 1, MAX_PORT,
-            "port of --listen"),
-    INTEGER(NULL, health_check_port, "9080", 1, MAX_PORT, "port of --http"),
-    TEXT(NULL, advertised_client_host, "", "host of --advertise"),
-    INTEGER(NULL, advertised_broker_port, "0", 0, MAX_PORT,
-            "port of --advertise; 0 = that of the listener"),
+    ALIAS_INTEGER("Addresses, by the reference's names", broker_port, "9000", 1, MAX_PORT,
+                  "port of --listen"),
+    ALIAS_INTEGER(NULL, health_check_port, "9080", 1, MAX_PORT, "port of --http"),
+    ROW(AT(advertised_client_host), CONFIG_TEXT, CONFIG_ALIAS, "", 0, 0, NULL, NULL,
+        "host of --advertise"),
+    ALIAS_INTEGER(NULL, advertised_broker_port, "0", 0, MAX_PORT,
+                  "port of --advertise; 0 = that of the listener"),
     TEXT(NULL, advertised_host, "localhost", "the broker's id in a cluster is HOST-PORT"),
     BOOLEAN(NULL, enable_exporter, "true", "serve Prometheus metrics at /metrics"),
     INTEGER(NULL, exporter_port, "0", 0, MAX_PORT, "extra port for /metrics; 0 = only on --http"),

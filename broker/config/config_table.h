@@ -29,6 +29,7 @@ enum config_source {
 enum {
   CONFIG_RELOADABLE = 1u << 0, /* may change at SIGHUP */
   CONFIG_NOT_IN_FILE = 1u << 1,
+  CONFIG_ALIAS = 1u << 3,      /* another row shows the outcome (config_check.c) */
   CONFIG_MAY_BE_OFF = 1u << 2, /* an address that "" or "off" switches off */
 };
 

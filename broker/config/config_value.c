@@ -267,7 +267,8 @@ static void print_address(const struct config_address *address, FILE *out) {
     fputs("off", out);
     return;
   }
-  const char *host = address->host ? address->host : "", *port = address->port ? address->port : "";
+  const char *host = address->host ? address->host : "",
+             *port = address->port ? address->port : "0";
   bool bracketed = strchr(host, ':') != NULL;
   char *text = config_format("%s%s%s:%s", bracketed ? "[" : "", *host ? host : "*",
                              bracketed ? "]" : "", port);
