@@ -106,29 +106,24 @@ class Cluster:
         self.dsn = None
         self.start()
 
-    def start(self):
-        done = subprocess.run([self.tool, "start", self.directory], capture_output=True, text=True, timeout=120)
+    def _call(self, *arguments):
+        done = subprocess.run([self.tool, *arguments], capture_output=True, text=True, timeout=120)
         if done.returncode:
-            raise RuntimeError(f"private-postgres start: {done.stdout}{done.stderr}")
-        dsn = done.stdout.strip().splitlines()[-1]
-        assert self.dsn in (None, dsn), "the restarted cluster has another address"
-        self.dsn = dsn
-        self.pid_file = next(self.directory.rglob("postmaster.pid"))
+            raise RuntimeError(f"private-postgres {arguments}: {done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    def start(self):
+        if self.dsn is None:
+            self.dsn = self._call("start", self.directory, "--conf", "max_connections=200")
+        elif subprocess.run([self.tool, "status", self.directory], capture_output=True).returncode:
+            self._call("restart", self.directory)
 
     def stop(self):
-        subprocess.run([self.tool, "stop", self.directory], capture_output=True, timeout=120)
-
-    def _end(self, signal_number):
-        pid = int(self.pid_file.read_text().split()[0])
-        os.kill(pid, signal_number)
-        wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 30, what="end of PostgreSQL")
-
-    def stop_fast(self):
-        self._end(signal.SIGINT)
+        self._call("stop", self.directory)
 
     def crash(self):
         """An immediate stop: nothing is flushed, the next start replays the write-ahead log."""
-        self._end(signal.SIGQUIT)
+        self._call("stop", self.directory, "--mode", "immediate")
 
     def create_database(self):
         self.names += 1

@@ -36,7 +36,7 @@ def backends(dsn):
     return own, "FROM pg_stat_activity WHERE datname = current_database() AND application_name <> 'e2e-test'"
 
 
-@pytest.mark.parametrize("way", ["stop_fast", "crash"])
+@pytest.mark.parametrize("way", ["stop", "crash"])
 def test_a_stopped_database_comes_back_without_a_restart(start_broker, own_cluster, own_database, way):
     nodes = [start_broker(own_database) for _ in range(2)]
     with nodes[0].client() as client:
@@ -165,7 +165,7 @@ def test_acknowledged_records_survive_crashes_of_the_database(start_broker, own_
 
 
 def test_a_broker_that_starts_without_a_database_says_why_or_waits(start_broker, own_cluster, own_database):
-    own_cluster.stop_fast()
+    own_cluster.stop()
     broker = start_broker(own_database, wait=False)
     time.sleep(1.5)
     if broker.process.poll() is not None:

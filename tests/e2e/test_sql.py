@@ -66,20 +66,12 @@ def test_topics_and_partitions_are_views(shared, client, make_topic):
 
 
 
-def argument_of(dsn):
-    """The name of publish()'s partition argument, which the documents leave open."""
-    names = sql(dsn, "SELECT unnest(proargnames) FROM pg_proc WHERE proname = 'publish' "
-                     "AND pronamespace = 'pgcursus'::regnamespace")
-    return next(name for (name,) in names if "partition" in name)
-
-
 def test_a_sql_publish_is_consumed_after_commit_and_not_before(shared, client, topic):
-    argument = argument_of(shared.dsn)
     with SqlSession(shared.dsn) as session:
         session.run("BEGIN")
         payload = "'\\x00ff27'::bytea"
         assert session.run(
-            f"SELECT pgcursus.publish('{topic}', '\\x6b00'::bytea, {payload}, {argument} => 0)") == ["0"]
+            f"SELECT pgcursus.publish('{topic}', '\\x6b00'::bytea, {payload}, partition => 0)") == ["0"]
         assert client.consume(topic, wait_ms=300).records == []
         assert client.call("LIST_OFFSETS", topic=topic).ok_fields["offsets"].endswith("leo=0:hwm=0")
         request_id = client.send("CONSUME", dict(topic=topic, partition=0, offset=0, member="m", wait_ms=5000))
@@ -92,23 +84,21 @@ def test_a_sql_publish_is_consumed_after_commit_and_not_before(shared, client, t
 
 
 def test_a_rolled_back_sql_publish_leaves_no_trace(shared, client, topic):
-    argument = argument_of(shared.dsn)
     with SqlSession(shared.dsn) as session:
         session.run("BEGIN")
-        session.run(f"SELECT pgcursus.publish('{topic}', NULL, 'gone'::bytea, {argument} => 0)")
+        session.run(f"SELECT pgcursus.publish('{topic}', NULL, 'gone'::bytea, partition => 0)")
         session.run("ROLLBACK")
     assert client.publish(topic, "kept")["last_offset"] == 0
     assert [r.payload for r in client.consume(topic).records] == [b"kept"]
 
 
 def test_sql_and_wire_publishes_share_one_sequence_of_offsets(shared, client, topic):
-    argument = argument_of(shared.dsn)
     offsets = []
     for number in range(6):
         if number % 2:
             offsets.append(client.publish(topic, "w")["last_offset"])
         else:
-            rows = sql(shared.dsn, f"SELECT pgcursus.publish('{topic}', NULL, 's'::bytea, {argument} => 0)")
+            rows = sql(shared.dsn, f"SELECT pgcursus.publish('{topic}', NULL, 's'::bytea, partition => 0)")
             offsets.append(int(rows[0][0]))
     assert offsets == list(range(6))
     assert [r.payload for r in client.consume(topic).records] == [b"s", b"w"] * 3
