@@ -114,7 +114,8 @@ class Cluster:
 
     def start(self):
         if self.dsn is None:
-            self.dsn = self._call("start", self.directory, "--conf", "max_connections=200")
+            self.dsn = self._call("start", self.directory, "--conf", "max_connections=200",
+                                  "--conf", "recovery_init_sync_method=syncfs")
         elif subprocess.run([self.tool, "status", self.directory], capture_output=True).returncode:
             self._call("restart", self.directory)
 
