@@ -76,6 +76,9 @@ REFUSALS = {
         "invalid_min_in_sync_replicas", {"value": "2", "replication_factor": "1"}),
     "min_isr_above_default_factor": (
         None, {"min_in_sync_replicas": 4}, "invalid_min_in_sync_replicas", {"value": "4", "replication_factor": "3"}),
+    "min_isr_of_41_bits": (
+        None, {"min_in_sync_replicas": 1 << 40},
+        "invalid_min_in_sync_replicas", {"value": str(1 << 40), "replication_factor": "3"}),
     "min_isr_above_existing_factor": (
         {"replication_factor": 2}, {"min_in_sync_replicas": 3},
         "invalid_min_in_sync_replicas", {"value": "3", "replication_factor": "2"}),
