@@ -45,16 +45,35 @@ static void list_as_unread(struct connection *connection, bool unread) {
   if (!ev_is_active(&context->hangup_check)) ev_timer_again(context->loop, &context->hangup_check);
 }
 
+static bool is_reading(const struct connection *connection) {
+  return ev_is_active(&connection->watcher) && (connection->watcher.events & EV_READ);
+}
+
+/* Reading stops when the read-ahead is full and starts again when half of it is consumed: else
+ * every small request taken from it would be followed by a read of a few bytes. */
+static bool should_read(const struct connection *connection) {
+  size_t unread = connection_unread(connection);
+  if (connection->state != CONNECTION_OPEN || admission_is_paused(connection) ||
+      unread >= connection_input_limit(connection)) {
+    return false;
+  }
+  bool waits_for_more = !connection->held && unread < connection->wanted;
+  return waits_for_more || unread <= READ_AHEAD_LIMIT / 2 || is_reading(connection);
+}
+
 void connection_update_watcher(struct connection *connection) {
   if (connection_is_closed(connection)) return;
   admission_update(connection);
-  bool reads = connection->state == CONNECTION_OPEN && !admission_is_paused(connection) &&
-               connection_unread(connection) < connection_input_limit(connection);
+  bool reads = should_read(connection);
   /* Fresh output is written at the end of the turn; the socket is asked only when it refused some.
    */
   bool writes = connection->write_deadline_us != 0;
   int events = (reads ? EV_READ : 0) | (writes ? EV_WRITE : 0);
   list_as_unread(connection, !reads);
+  if (reads && !is_reading(connection) &&
+      connection->ops->has_pending_input(connection->transport_state)) {
+    net_context_schedule(connection, TURN_READ); /* the socket would not wake us for these bytes */
+  }
 
   ev_io *watcher = &connection->watcher;
   if (ev_is_active(watcher)) {

@@ -49,7 +49,8 @@ static void run_turn(struct net_context *context) {
       continue;
     }
     if (work & ~(unsigned)TURN_FLUSH) net_context_schedule(c, work & ~(unsigned)TURN_FLUSH);
-    if (work & TURN_FLUSH) connection_flush(c);
+    /* With a full socket the watcher writes, when there is room. */
+    if ((work & TURN_FLUSH) && !c->write_deadline_us) connection_flush(c);
   }
 }
 

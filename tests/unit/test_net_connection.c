@@ -256,6 +256,87 @@ static void lifting_the_hold_at_once_does_not_recurse(void **state) {
   close(fd);
 }
 
+static unsigned read_calls;
+
+static ssize_t counted_read(int fd, void *state, void *data, size_t length) {
+  read_calls++;
+  return transport_plain.read(fd, state, data, length);
+}
+
+static void a_full_read_ahead_is_refilled_in_large_steps(void **state) {
+  (void)state;
+  fixture->on_input = front_ignore;
+  struct transport_ops counted = transport_plain;
+  counted.read = counted_read;
+  struct front *front;
+  int fd = net_fixture_connect(fixture, &front);
+  front->connection->ops = &counted;
+  uint8_t *bytes = noise(200000);
+  net_fixture_stuff(fixture, fd, bytes, 200000);
+  read_calls = 0;
+  for (int i = 0; i < 100; i++) {
+    connection_consume(front->connection, 300);
+    net_fixture_run(fixture, 1);
+  }
+  assert_int_equal(read_calls, 0);
+  connection_consume(front->connection, 5000);
+  net_fixture_run(fixture, 20);
+  assert_true(read_calls >= 1 && read_calls <= 3);
+  assert_int_equal(connection_input(front->connection).length, READ_AHEAD_LIMIT);
+  assert_memory_equal(connection_input(front->connection).data, bytes + 35000, READ_AHEAD_LIMIT);
+  front->connection->ops = &transport_plain;
+  free(bytes);
+  close(fd);
+}
+
+static unsigned hoard;
+
+static bool hoards_input(const void *state) {
+  (void)state;
+  return hoard > 0;
+}
+
+/* As TLS does: takes all there is from the socket, which then wakes nobody, and hands it out
+ * piecemeal. */
+static ssize_t read_from_hoard(int fd, void *state, void *data, size_t length) {
+  char bytes[16];
+  ssize_t count = transport_plain.read(fd, state, bytes, sizeof bytes);
+  if (count > 0) hoard += (unsigned)count;
+  if (!hoard) return count;
+  hoard--;
+  memset(data, 'h', 1);
+  return length ? 1 : 0;
+}
+
+static void bytes_held_by_the_transport_are_read_without_the_socket(void **state) {
+  (void)state;
+  struct transport_ops hoarder = transport_plain;
+  hoarder.read = read_from_hoard;
+  hoarder.has_pending_input = hoards_input;
+  struct front *front;
+  int fd = net_fixture_connect(fixture, &front);
+  front->connection->ops = &hoarder;
+  assert_int_equal(send(fd, "xxxx", 4, 0), 4);
+  net_fixture_run_until_size(fixture, &front->received.length, 4);
+  assert_slice_text(buffer_slice(&front->received), "hhhh");
+
+  /* Nor when reading stopped before all of it was handed out. */
+  size_t limit = READ_AHEAD_LIMIT;
+  front->on_input = front_ignore;
+  connection_want_input(front->connection, 1);
+  hoard = (unsigned)limit + 3;
+  assert_int_equal(send(fd, "x", 1, 0), 1);
+  while (connection_input(front->connection).length < limit) ev_run(fixture->loop, EVRUN_ONCE);
+  net_fixture_run(fixture, 20);
+  assert_int_equal(hoard, 4);
+  connection_consume(front->connection, limit);
+  net_fixture_run(fixture, 20);
+  assert_int_equal(hoard, 0);
+  assert_int_equal(connection_input(front->connection).length, 4);
+  front->connection->ops = &transport_plain;
+  close(fd);
+}
+
 /* Output */
 
 static void queue_output(struct front *front, const uint8_t *bytes, size_t length) {
@@ -521,6 +602,8 @@ int main(void) {
       CASE(a_dead_peer_is_noticed_although_nothing_is_read),
       CASE(a_reset_closes_the_connection),
       CASE(lifting_the_hold_at_once_does_not_recurse),
+      CASE(a_full_read_ahead_is_refilled_in_large_steps),
+      CASE(bytes_held_by_the_transport_are_read_without_the_socket),
       CASE(output_arrives_in_order_and_is_reported_drained_once),
       CASE(the_answers_of_one_turn_leave_in_one_write),
       CASE(one_large_answer_does_not_hold_the_loop),
