@@ -12,7 +12,7 @@ uint32_t crc32c(struct slice bytes) {
   while (bytes.length) {
     size_t piece = bytes.length < CRC32C_PIECE ? bytes.length : CRC32C_PIECE;
     /* The library's parameter lacks a const; it only reads. */
-    crc = crc32_iscsi((unsigned char *)(uintptr_t)bytes.data, (int)piece, crc);
+    crc = crc32_iscsi((unsigned char *)bytes.data, (int)piece, crc);
     bytes.data += piece;
     bytes.length -= piece;
   }

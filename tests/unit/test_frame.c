@@ -221,6 +221,21 @@ static void an_uncompressed_payload_stays_where_it_is(void **state) {
   buffer_release(&out);
 }
 
+/* A slow consumer makes frames wait; what waits must not hold the worst case of its compressor. */
+static void a_compressed_frame_holds_little_more_than_itself(void **state) {
+  (void)state;
+  for (unsigned id = COMPRESSION_GZIP; id < COMPRESSION_COUNT; id++) {
+    struct frame_header header = request;
+    header.compression = (enum compression)id;
+    struct buffer out = {0};
+    size_t start = frame_begin(&out);
+    memset(buffer_extend(&out, 1000000), 'x', 1000000);
+    assert_null(frame_finish(&out, start, &header));
+    assert_true(out.capacity <= 2 * out.length || out.capacity < 65536);
+    buffer_release(&out);
+  }
+}
+
 static void a_payload_above_the_limit_is_cut_off(void **state) {
   (void)state;
   for (unsigned id = 0; id < COMPRESSION_COUNT; id++) {
@@ -341,6 +356,7 @@ int main(void) {
       cmocka_unit_test(payloads_are_checked),
       cmocka_unit_test(frames_follow_each_other_in_one_buffer),
       cmocka_unit_test(an_uncompressed_payload_stays_where_it_is),
+      cmocka_unit_test(a_compressed_frame_holds_little_more_than_itself),
       cmocka_unit_test(a_payload_above_the_limit_is_cut_off),
       cmocka_unit_test(a_compressed_form_above_the_limit_is_refused),
       cmocka_unit_test(negotiation_frames_have_no_compression),

@@ -33,11 +33,11 @@ const char *command_name(uint16_t command) {
 }
 
 uint16_t command_by_name(struct slice name) {
-  for (uint16_t command = 1; command < COMMAND_COUNT; command++) {
+  for (unsigned command = 1; command < COMMAND_COUNT; command++) {
     const char *candidate = command_names[command];
     if (strlen(candidate) == name.length &&
         strncasecmp(candidate, (const char *)name.data, name.length) == 0)
-      return command;
+      return (uint16_t)command;
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 /* gzip by zlib: one member is written, any number is read (crs2-wire 8). zlib verifies the checksum
  * and the size of each member; what follows the last one must be nothing. */
 #include <stdbool.h>
+#define ZLIB_CONST /* makes the library take const input */
 #include <zlib.h>
 
 #include "crs2/wire/compress_codec.h"
@@ -25,7 +26,7 @@ const char *gzip_encode(struct slice plain, struct buffer *out) {
                    Z_DEFAULT_STRATEGY) != Z_OK)
     return "gzip cannot start";
   uLong room = deflateBound(&stream, (uLong)plain.length);
-  stream.next_in = (Bytef *)(uintptr_t)plain.data;
+  stream.next_in = plain.data;
   stream.avail_in = (uInt)plain.length;
   stream.next_out = buffer_reserve(out, room);
   stream.avail_out = (uInt)room;
@@ -56,7 +57,7 @@ static const char *gzip_decode_step(z_stream *stream, size_t room, struct buffer
 }
 
 const char *gzip_decode(struct slice encoded, uint32_t decoded_length, struct buffer *out) {
-  z_stream stream = {.next_in = (Bytef *)(uintptr_t)encoded.data, .avail_in = (uInt)encoded.length};
+  z_stream stream = {.next_in = encoded.data, .avail_in = (uInt)encoded.length};
   if (inflateInit2(&stream, MAX_WBITS + GZIP_WRAPPER) != Z_OK) return "gzip cannot start";
   size_t before = out->length;
   const char *refusal = NULL;

@@ -7,6 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/cursor.h"
+#include "base/memory.h"
 
 #define FLAG_EXPLICIT 0x01u
 #define FLAG_COMPRESSION_MASK 0x0Eu
@@ -15,6 +16,8 @@
 
 /* Two versions, a count and four ids: a longer handshake is refused before its payload is read. */
 #define NEGOTIATION_REQUEST_MAX 10u
+
+#define FRAME_ROOM_WORTH_KEEPING 65536u
 
 static bool is_negotiation(enum frame_kind kind) {
   return kind == FRAME_NEGOTIATION_REQUEST || kind == FRAME_NEGOTIATION_RESPONSE;
@@ -164,6 +167,14 @@ size_t frame_begin(struct buffer *out) {
   return start;
 }
 
+/* Compressors need room for the worst case. A frame may wait long in a write queue, so what it does
+ * not use goes back; small frames are not worth the call. */
+static void give_back_room(struct buffer *frame) {
+  if (frame->capacity < FRAME_ROOM_WORTH_KEEPING || frame->length > frame->capacity / 2) return;
+  frame->data = memory_resize(frame->data, frame->length);
+  frame->capacity = frame->length;
+}
+
 /* Replaces the plain payload after the header at `start` by its compressed form. When the frame is
  * all there is in `out`, the new bytes are handed over instead of copied. */
 static const char *compress_in_place(struct buffer *out, size_t start, enum compression compression,
@@ -175,6 +186,7 @@ static const char *compress_in_place(struct buffer *out, size_t start, enum comp
     struct buffer replaced = *out;
     *out = scratch;
     scratch = replaced;
+    give_back_room(out);
   } else if (!refusal) {
     out->length = start;
     buffer_append_slice(out, buffer_slice(&scratch));
