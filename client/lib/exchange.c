@@ -376,6 +376,7 @@ enum pgcursus_result pgcursus_receive(struct pgcursus *client, struct pgcursus_r
 enum pgcursus_result pgcursus_call(struct pgcursus *client, uint16_t command,
                                    const struct pgcursus_field *fields, size_t field_count,
                                    struct pgcursus_reply *reply) {
+  if (refuse_broken(client)) return PGCURSUS_BROKEN;
   if (pgcursus_outstanding(client) > 0) {
     return client_fail(client, PGCURSUS_INVALID, "earlier answers have not been received");
   }

@@ -131,6 +131,7 @@ static enum pgcursus_result finish_publish(struct pgcursus *client, struct pgcur
 }
 
 static enum pgcursus_result refuse_outstanding(struct pgcursus *client) {
+  if (client->broken) return PGCURSUS_BROKEN;
   if (pgcursus_outstanding(client) == 0) return PGCURSUS_OK;
   return client_fail(client, PGCURSUS_INVALID, "earlier answers have not been received");
 }
