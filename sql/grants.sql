@@ -15,7 +15,7 @@ GRANT USAGE ON SCHEMA pgcursus TO pgcursus_broker, pgcursus_reader, pgcursus_wri
 GRANT SELECT ON pgcursus.schema_migrations, pgcursus.schema_files TO pgcursus_broker;
 
 GRANT EXECUTE ON FUNCTION
-  pgcursus.append, pgcursus.fetch_batches,
+  pgcursus.append, pgcursus.fetch_batches, pgcursus.partition_ends,
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics
 TO pgcursus_broker;
 

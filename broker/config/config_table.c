@@ -19,10 +19,11 @@
 #define AT(field) #field, offsetof(struct config, field)
 #define ROW(name_and_offset, kind, flags, text, least, most, names, title, line) \
   ROW_(name_and_offset, kind, flags, text, least, most, names, title, line)
-#define ROW_(title_name, position, type, bits, text, least, most, names, title, line)          \
-  {                                                                                            \
-    .name = title_name, .kind = type, .flags = bits, .offset = position, .default_text = text, \
-    .minimum = least, .maximum = most, .choices = names, .heading = title, .help = line        \
+#define ROW_(title_name, position, type, bits, text, least, most, names, title, line)  \
+  {                                                                                    \
+    .name = (title_name), .kind = (type), .flags = (bits), .offset = (position),       \
+    .default_text = (text), .minimum = (least), .maximum = (most), .choices = (names), \
+    .heading = (title), .help = line                                                   \
   }
 
 /* The first argument of each is the heading that starts here, or NULL. */

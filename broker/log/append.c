@@ -75,11 +75,6 @@ static void queue_push_front(struct item_queue *queue, struct append_item **item
 
 static void answer(struct append *append, struct append_item *item,
                    const struct append_result *result) {
-  while (item->rows) {
-    struct columns *next = item->rows->next;
-    columns_free(item->rows);
-    item->rows = next;
-  }
   append->pending--;
   item->on_done(item, result);
 }
@@ -306,7 +301,7 @@ static void group_unknown(struct lane *lane, const struct db_failure *failure) {
   for (unsigned i = 0; i < group->item_count; i++) {
     struct append_item *item = group->items[i];
     item->maybe_appended = true;
-    if (item->idempotent && !lane->append->closing) {
+    if (item->may_repeat && !lane->append->closing) {
       group->items[kept++] = item;
     } else {
       answer_failure(lane->append, item, APPEND_UNKNOWN, failure->message);

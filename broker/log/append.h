@@ -43,16 +43,16 @@ struct append_result {
   const char *reason; /* for a person; never NULL; valid during the callback */
 };
 
-/* One publish. The caller fills the first part, keeps the struct until `on_done` (called exactly once, never
- * before append_submit() has returned) and gives up the rows. */
+/* One publish. The caller fills the first part and keeps the struct and the rows until `on_done`, called exactly
+ * once, never before append_submit() has returned; it may then submit the same item again. */
 struct append_item {
   int64_t log_id;
   int64_t revision; /* of the topic definition that the caller checked against */
   int32_t partition;
-  bool idempotent;          /* every row has one producer and sequences >= 1 */
+  bool may_repeat;          /* every row is idempotent: sending it twice appends it once */
   bool wait_for_replicas;   /* acks=all */
   int64_t deadline_us;      /* monotonic */
-  struct columns *rows;     /* linked by `next`; finished by append */
+  struct columns *rows;     /* linked by `next`; several rows are appended all or none */
   unsigned row_count;
   size_t bytes;             /* memory of the rows */
   void (*on_done)(struct append_item *item, const struct append_result *result);

@@ -68,7 +68,7 @@ static struct append_row *add_row(struct append_group *group, struct columns *co
 /* Plain records of one partition that were checked against the same definition may share a row. */
 static bool may_merge(const struct append_item *first, const struct append_item *item, size_t bytes,
                       unsigned records) {
-  return !first->idempotent && !item->idempotent && item->row_count == 1 &&
+  return !first->rows->idempotent && !item->rows->idempotent && item->row_count == 1 &&
          item->log_id == first->log_id && item->partition == first->partition &&
          item->revision == first->revision &&
          bytes + item->rows->byte_count <= COLUMNS_ROW_BYTES &&
@@ -130,7 +130,7 @@ static void encode_row(struct append_row *row, const struct append_item *item,
   *p++ = db_int4(s++, item->partition);
   *p++ = db_int4(s++, (int32_t)columns->record_count);
   *p++ = db_int4(s++, (int32_t)columns->byte_count);
-  *p++ = db_bool(s++, item->idempotent);
+  *p++ = db_bool(s++, columns->idempotent);
   *p++ = db_bool(s++, item->wait_for_replicas);
   *p++ = db_int4(s++, min_insync_replicas);
   *p++ = db_bool(s++, item->row_count > 1);

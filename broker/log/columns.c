@@ -37,6 +37,14 @@ void columns_free(struct columns *columns) {
   free(columns);
 }
 
+void columns_free_list(struct columns *columns) {
+  while (columns) {
+    struct columns *next = columns->next;
+    columns_free(columns);
+    columns = next;
+  }
+}
+
 bool columns_have_room(const struct columns *columns, size_t record_bytes) {
   if (columns->record_count == 0) return true;
   return columns->record_count < COLUMNS_ROW_RECORDS &&

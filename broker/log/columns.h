@@ -35,6 +35,7 @@ enum sequence_form { SEQUENCE_RUN, SEQUENCE_CONSTANT, SEQUENCE_ARRAY };
 
 struct columns {
   struct columns *next; /* for the owner's lists */
+  bool idempotent;      /* one producer and epoch, sequences >= 1, to be checked against what is stored */
   uint32_t record_count;
   size_t byte_count; /* payload and key bytes */
   struct buffer arrays[COLUMN_COUNT]; /* empty: the column is NULL */
@@ -47,6 +48,9 @@ struct columns {
 
 struct columns *columns_create(void) __attribute__((returns_nonnull, warn_unused_result));
 void columns_free(struct columns *columns);
+
+/* Frees a list linked by `next`. */
+void columns_free_list(struct columns *columns);
 
 /* True when a record of that size still belongs into this row. */
 bool columns_have_room(const struct columns *columns, size_t record_bytes);

@@ -32,7 +32,7 @@ static void resume_deadline(struct connection *connection) {
 static void watch_head(struct net_context *context) {
   ev_timer_stop(context->loop, &context->stall);
   if (!context->queue) return;
-  int64_t due = context->head_progress_us + STALL_LIMIT_MS * 1000;
+  int64_t due = context->head_progress_us + STALL_LIMIT_US;
   int64_t remaining = due - clock_monotonic_us();
   ev_timer_set(&context->stall, remaining > 0 ? (double)remaining / 1e6 : 0., 0.);
   ev_timer_start(context->loop, &context->stall);
@@ -100,7 +100,7 @@ void admission_on_stall(struct ev_loop *loop, ev_timer *timer, int revents) {
   struct net_context *context = timer->data;
   if (!context->queue) return;
   int64_t silent_us = clock_monotonic_us() - context->head_progress_us;
-  if (silent_us < STALL_LIMIT_MS * 1000) {
+  if (silent_us < STALL_LIMIT_US) {
     watch_head(context);
     return;
   }

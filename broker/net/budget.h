@@ -17,6 +17,9 @@ struct memory_budget {
   void *owner;
 };
 
+/* Set `limit` and leave the rest zero: the first listener that is opened with a budget takes
+ * `on_relief` and `owner` for itself, and gives them back when the last one is closed. */
+
 void memory_budget_charge(struct memory_budget *budget, size_t bytes);
 void memory_budget_release(struct memory_budget *budget, size_t bytes);
 

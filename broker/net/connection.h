@@ -72,11 +72,14 @@ size_t connection_output_pending(const struct connection *connection);
  * on_output_drained. */
 bool connection_output_is_full(const struct connection *connection);
 
-/* Stops reading, writes what is queued, then closes; closes anyway after `grace_ms`. */
+/* Stops reading and drops unread input, writes what is queued, then closes; closes anyway after
+ * `grace_ms`. Never closes before it returns. What is written later is dropped. */
 void connection_close_after_output(struct connection *connection, int64_t grace_ms,
                                    const char *reason);
 
-/* Closes at once. on_closed is called before this returns. `reason` is static text for the log. */
+/* Closes at once. on_closed is called before this returns. `reason` is static text for the log. The
+ * memory stays until the end of the loop's turn, and calls on a closed connection do nothing, so
+ * that a function further up the stack need not know. */
 void connection_close(struct connection *connection, const char *reason);
 
 /* One timer for the owner, milliseconds from now; 0 clears it. Time during which the connection may

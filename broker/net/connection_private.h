@@ -22,7 +22,7 @@ enum {
   READ_PER_TURN = 256 << 10,     /* bytes read from one connection in one turn of the loop */
   WRITE_PER_TURN = 1 << 20,      /* likewise written */
   OUTPUT_HIGH_WATER = 256 << 10, /* connection_output_is_full() above this */
-  STALL_LIMIT_MS = 1000,    /* silence allowed to the frame that goes on while memory is short */
+  STALL_LIMIT_US = 1000000, /* silence allowed to the frame that goes on while memory is short */
   HANGUP_CHECK_SECONDS = 1, /* how often sockets that are not read are asked whether they live */
 };
 

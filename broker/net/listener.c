@@ -135,7 +135,7 @@ static void on_acceptable(struct ev_loop *loop, ev_io *watcher, int revents) {
   struct listener *listener = watcher->data;
   for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
     if (listener->stopped || listener->connection_count >= listener->options.max_connections) break;
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t length = sizeof address;
     int fd =
         accept4(watcher->fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);

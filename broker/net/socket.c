@@ -49,7 +49,7 @@ static uint16_t *port_of(struct sockaddr *address) {
 
 /* The port that the system chose for the first socket becomes that of the other addresses. */
 static void share_port(int fd, struct addrinfo *rest) {
-  struct sockaddr_storage bound;
+  struct sockaddr_storage bound = {0};
   socklen_t length = sizeof bound;
   if (getsockname(fd, (struct sockaddr *)&bound, &length) != 0) return;
   for (; rest; rest = rest->ai_next) *port_of(rest->ai_addr) = *port_of((struct sockaddr *)&bound);
@@ -104,7 +104,7 @@ void socket_format_address(const struct sockaddr_storage *address, socklen_t len
 }
 
 void socket_local_address(int fd, char text[SOCKET_ADDRESS_SIZE]) {
-  struct sockaddr_storage address;
+  struct sockaddr_storage address = {0};
   socklen_t length = sizeof address;
   if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) {
     snprintf(text, SOCKET_ADDRESS_SIZE, "unknown");

@@ -1,0 +1,509 @@
+/* CONSUME: reads records of one topic, or of every topic that a pattern matches, and waits for some when there are none
+ * (commands-1 3.2).
+ *
+ * A consume goes round: register as a waiter, read each topic in turn, answer if anything came or the time is
+ * over, else wait for a wake-up and go round again. */
+#include <ev.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "crs2/call.h"
+#include "crs2/commands.h"
+#include "crs2/consume_answer.h"
+#include "crs2/crs2.h"
+#include "crs2/fields.h"
+#include "crs2/handlers.h"
+#include "crs2/session.h"
+#include "log/read.h"
+#include "log/topics.h"
+#include "log/wake.h"
+
+#define MAX_RECORDS 8192
+#define MAX_WAIT_MS 30000
+#define MAX_PATTERN_BYTES 256
+#define MAX_STALE_ROUNDS 20u
+
+struct source {
+  struct wake_waiter waiter; /* first */
+  struct consume *consume;
+  struct topic *topic; /* retained */
+};
+
+struct consume {
+  struct call *call;
+  struct slice topic;
+  bool is_pattern;
+  bool is_uncommitted; /* isolation=read_uncommitted */
+  int64_t partition;
+  uint64_t requested_offset;
+  int64_t offset; /* the same, within bigint */
+  int64_t max_records;
+  int64_t wait_until_us; /* 0: do not wait */
+  struct source *sources;
+  unsigned source_count;
+  unsigned current; /* source being read */
+  int64_t next_offset; /* of that source */
+  unsigned stale_rounds;
+  bool reading;
+  bool woken; /* since this round began */
+  bool cancelled;
+  bool registered; /* the sources wait */
+  struct ev_timer timer;
+  struct read_request read;
+  struct topic_load load;
+  struct control_call list;
+  struct consume_answer answer;
+};
+
+static void begin_round(struct consume *consume);
+static void find_topics(struct consume *consume);
+
+/* ------------------------------------------------------------------ ending */
+
+static void unregister(struct consume *consume) {
+  for (unsigned i = 0; i < consume->source_count; i++) {
+    wake_remove(consume->call->crs2->wake, &consume->sources[i].waiter);
+  }
+  consume->registered = false;
+  ev_timer_stop(consume->call->crs2->loop, &consume->timer);
+}
+
+static void drop_sources(struct consume *consume) {
+  unregister(consume);
+  for (unsigned i = 0; i < consume->source_count; i++) topic_release(consume->sources[i].topic);
+  free(consume->sources);
+  consume->sources = NULL;
+  consume->source_count = 0;
+}
+
+/* Gives everything back but the answer; the call may then be answered. */
+static void settle(struct consume *consume) {
+  drop_sources(consume);
+  consume->call->on_cancel = NULL;
+}
+
+static void settle_failed(struct consume *consume) {
+  settle(consume);
+  consume_answer_release(&consume->answer);
+}
+
+static void build_answer(struct call *call, struct buffer *out) {
+  struct consume *consume = call->state;
+  consume_answer_build(&consume->answer, consume->topic, (int32_t)consume->partition, out);
+}
+
+static void answer_built(struct call *call) {
+  struct consume *consume = call->state;
+  consume_answer_release(&consume->answer);
+}
+
+static void answer(struct consume *consume) {
+  struct call *call = consume->call;
+  settle(consume);
+  call_set_charge(call, call->charged + 2 * consume->answer.bytes);
+  call_reply_built(call, consume->answer.bytes, build_answer, answer_built);
+}
+
+/* ------------------------------------------------------------------ reading */
+
+static void read_current(struct consume *consume);
+
+static void next_source(struct consume *consume) {
+  consume->current++;
+  if (consume->current < consume->source_count) consume->next_offset = consume->offset;
+}
+
+static void fail_out_of_range(struct consume *consume, const struct read_result *result) {
+  struct call *call = consume->call;
+  settle_failed(consume);
+  call_fail(call, "OFFSET_OUT_OF_RANGE",
+            FIELD_TEXT("requested", arena_format(&call->arena, "%llu",
+                                                 (unsigned long long)consume->requested_offset)),
+            FIELD_NUMBER(call, "earliest", result->earliest_offset),
+            FIELD_NUMBER(call, "latest", result->end_offset));
+}
+
+/* Checks 16 and 17. */
+static bool is_out_of_range(const struct consume *consume, const struct read_result *result) {
+  if (!result->bounds_known || consume->next_offset != consume->offset) return false;
+  return consume->offset < result->earliest_offset ||
+         (consume->is_uncommitted && consume->requested_offset > (uint64_t)result->end_offset);
+}
+
+static void fail_read(struct consume *consume, const struct read_result *result) {
+  struct call *call = consume->call;
+  if (result->status == READ_TIMED_OUT && consume->wait_until_us) {
+    answer(consume); /* a long poll that outlives the request's time is no error */
+    return;
+  }
+  const char *reason = arena_copy_text(&call->arena, slice_text(result->reason));
+  settle_failed(consume);
+  if (result->status == READ_UNAVAILABLE) {
+    call_fail(call, "coordinator_not_available", FIELD_TEXT("reason", reason));
+  } else if (result->status == READ_TIMED_OUT) {
+    call_fail(call, "request_timeout", FIELD_TEXT("outcome", "not_accepted"));
+  } else {
+    call_fail(call, "command_failed", FIELD_TEXT("reason", reason));
+  }
+}
+
+/* The log went away between the look at the topic and the read: look again. */
+static void read_stale(struct consume *consume) {
+  struct topics *topics = consume->call->crs2->topics;
+  for (unsigned i = 0; i < consume->source_count; i++) {
+    topics_forget(topics, slice_text(consume->sources[i].topic->name));
+  }
+  if (++consume->stale_rounds > MAX_STALE_ROUNDS) {
+    struct call *call = consume->call;
+    settle_failed(consume);
+    call_fail(call, "coordinator_not_available", FIELD_TEXT("reason", "the topic keeps changing"));
+    return;
+  }
+  drop_sources(consume);
+  consume_answer_release(&consume->answer);
+  find_topics(consume);
+}
+
+static void end_round(struct consume *consume) {
+  bool may_wait = consume->answer.records == 0 && consume->wait_until_us != 0 &&
+                  !consume->cancelled && clock_monotonic_us() < consume->wait_until_us;
+  if (!may_wait) {
+    answer(consume);
+  } else if (consume->woken) {
+    begin_round(consume);
+  }
+}
+
+static void on_read(struct read_request *request, const struct read_result *result) {
+  struct consume *consume = (struct consume *)((char *)request - offsetof(struct consume, read));
+  consume->reading = false;
+  if (result->status == READ_STALE) {
+    read_stale(consume);
+    return;
+  }
+  if (result->status != READ_OK) {
+    fail_read(consume, result);
+    return;
+  }
+  if (is_out_of_range(consume, result)) {
+    fail_out_of_range(consume, result);
+    return;
+  }
+  for (unsigned i = 0; i < result->batch_count; i++) {
+    consume_answer_add(&consume->answer, result->batches[i], consume->next_offset,
+                       consume->is_uncommitted);
+    consume->next_offset = result->batches[i]->last_offset + 1;
+  }
+  bool is_full = consume_answer_is_full(&consume->answer, consume->max_records);
+  /* Batches of which nothing is visible are passed over, or the reader would stand before them for ever. */
+  bool goes_on = result->batch_count > 0 && consume->answer.records == 0 &&
+                 (!result->bounds_known || consume->next_offset < result->end_offset);
+  if (!is_full && !goes_on) next_source(consume);
+  if (is_full || consume->cancelled || consume->current == consume->source_count) {
+    end_round(consume);
+  } else {
+    read_current(consume);
+  }
+}
+
+static void read_current(struct consume *consume) {
+  struct topic *topic = consume->sources[consume->current].topic;
+  consume->read = (struct read_request){
+      .log_id = topic->log_id,
+      .partition = (int32_t)consume->partition,
+      .offset = consume->next_offset,
+      .max_records = consume->max_records - (int64_t)consume->answer.records,
+      .max_bytes = consume_answer_room(&consume->answer, consume->call->crs2->budget),
+      .deadline_us = consume->call->deadline_us,
+      .on_done = on_read,
+  };
+  consume->reading = true;
+  read_submit(consume->call->crs2->reads, &consume->read);
+}
+
+/* ------------------------------------------------------------------ waiting */
+
+static void on_wake(struct wake_waiter *waiter) {
+  struct source *source = (struct source *)waiter;
+  struct consume *consume = source->consume;
+  consume->woken = true;
+  if (!consume->reading) begin_round(consume);
+}
+
+static void on_time_over(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct consume *consume = timer->data;
+  (void)loop;
+  (void)events;
+  if (!consume->reading) answer(consume);
+}
+
+/* The client has gone, or the node stops: no more waiting. */
+static void on_cancel(struct call *call) {
+  struct consume *consume = call->state;
+  consume->cancelled = true;
+  if (consume->registered && !consume->reading) answer(consume);
+}
+
+static void start_waiting(struct consume *consume) {
+  struct wake *wake = consume->call->crs2->wake;
+  for (unsigned i = 0; i < consume->source_count; i++) {
+    struct source *source = &consume->sources[i];
+    if (source->waiter.partition) continue;
+    source->consume = consume;
+    source->waiter.on_wake = on_wake;
+    source->waiter.offset = consume->offset;
+    wake_add(wake, &source->waiter, source->topic->log_id, (int32_t)consume->partition);
+  }
+  if (consume->registered) return;
+  consume->registered = true;
+  double seconds = (double)(consume->wait_until_us - clock_monotonic_us()) / 1e6;
+  ev_timer_init(&consume->timer, on_time_over, seconds > 0 ? seconds : 0., 0.);
+  consume->timer.data = consume;
+  ev_timer_start(consume->call->crs2->loop, &consume->timer);
+}
+
+static void begin_round(struct consume *consume) {
+  consume->woken = false;
+  consume->current = 0;
+  consume->next_offset = consume->offset;
+  if (consume->wait_until_us) start_waiting(consume); /* before the read: nothing slips between */
+  read_current(consume);
+}
+
+/* ------------------------------------------------------------------ finding the topics */
+
+/* Checks 13 and 14, for each topic in order. */
+static bool check_topic(struct consume *consume, const struct topic *topic) {
+  struct call *call = consume->call;
+  if (consume->partition < 0 || consume->partition >= topic->partition_count) {
+    settle_failed(consume);
+    call_fail(call, "partition_not_found", FIELD_NUMBER(call, "partition", consume->partition));
+    return false;
+  }
+  if (!topic_allows(topic, TOPIC_READ_ACCESS, session_principal(call->session))) {
+    const char *name = arena_copy_text(&call->arena, slice_text(topic->name));
+    settle_failed(consume);
+    call_fail(call, "NOT_AUTHORIZED_FOR_TOPIC", FIELD_TEXT("operation", "read"),
+              FIELD_TEXT("topic", name));
+    return false;
+  }
+  return true;
+}
+
+static void add_source(struct consume *consume, struct topic *topic) {
+  consume->sources = memory_resize(consume->sources,
+                                   (consume->source_count + 1) * sizeof *consume->sources);
+  consume->sources[consume->source_count++] = (struct source){.topic = topic_retain(topic)};
+}
+
+static void start_reading(struct consume *consume) {
+  for (unsigned i = 0; i < consume->source_count; i++) {
+    if (!check_topic(consume, consume->sources[i].topic)) return;
+  }
+  begin_round(consume);
+}
+
+static void fail_not_found(struct consume *consume) {
+  struct call *call = consume->call;
+  settle_failed(consume);
+  call_fail(call, "topic_not_found", FIELD_SLICE("topic", consume->topic));
+}
+
+static void on_topic_loaded(struct topic_load *load, enum control_status status, struct topic *topic,
+                            const char *reason) {
+  struct consume *consume = (struct consume *)((char *)load - offsetof(struct consume, load));
+  if (status != CONTROL_OK) {
+    settle_failed(consume);
+    call_fail_control_status(consume->call, status, reason);
+  } else if (topic == NULL) {
+    fail_not_found(consume);
+  } else {
+    add_source(consume, topic);
+    start_reading(consume);
+  }
+}
+
+/* `*` matches any run, `?` one character, everything else itself; the whole name must match. */
+static bool matches(struct slice pattern, struct slice name) {
+  size_t p = 0, n = 0, star = SIZE_MAX, resume = 0;
+  while (n < name.length) {
+    if (p < pattern.length && pattern.data[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.length && (pattern.data[p] == '?' || pattern.data[p] == name.data[n])) {
+      p++;
+      n++;
+    } else if (star != SIZE_MAX) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.length && pattern.data[p] == '*') p++;
+  return p == pattern.length;
+}
+
+static void on_listed(struct control_call *list, const struct control_result *result) {
+  struct consume *consume = (struct consume *)((char *)list - offsetof(struct consume, list));
+  if (result->status != CONTROL_OK) {
+    settle_failed(consume);
+    call_fail_control(consume->call, result);
+    return;
+  }
+  for (int row = 0; row < PQntuples(result->rows); row++) {
+    if (!matches(consume->topic, db_get_bytes(result->rows, row, TOPIC_LIST_NAME))) continue;
+    struct topic *topic = topic_from_list_row(result->rows, row);
+    add_source(consume, topic);
+    topic_release(topic);
+  }
+  if (consume->source_count == 0) {
+    fail_not_found(consume);
+  } else {
+    start_reading(consume);
+  }
+}
+
+static void find_topics(struct consume *consume) {
+  struct crs2 *crs2 = consume->call->crs2;
+  if (consume->is_pattern) {
+    consume->list.statement = CONTROL_LIST_TOPICS;
+    consume->list.is_read_only = true;
+    consume->list.deadline_us = consume->call->deadline_us;
+    consume->list.on_done = on_listed;
+    control_submit(crs2->control, &consume->list);
+    return;
+  }
+  if (field_check_topic_name(consume->topic) != NULL) {
+    fail_not_found(consume);
+    return;
+  }
+  struct topic *topic = topics_find(crs2->topics, consume->topic);
+  if (topic) {
+    add_source(consume, topic);
+    start_reading(consume);
+    return;
+  }
+  consume->load.on_done = on_topic_loaded;
+  consume->load.call.deadline_us = consume->call->deadline_us;
+  topics_load(crs2->topics, &consume->load, consume->topic);
+}
+
+/* ------------------------------------------------------------------ fields */
+
+static bool fail_maximum(struct call *call, const char *code, const char *maximum) {
+  call_fail(call, code, FIELD_TEXT("maximum", maximum));
+  return false;
+}
+
+static bool fail_above(struct call *call, const char *code, const char *name, const char *maximum) {
+  call_fail(call, code, FIELD_SLICE("requested", call_field(call, name)),
+            FIELD_TEXT("maximum", maximum));
+  return false;
+}
+
+static bool check_presence(struct call *call) {
+  struct slice group = call_field(call, "group");
+  if (call_field(call, "topic").length == 0 || call_field(call, "partition").length == 0 ||
+      call_field(call, "offset").length == 0 || call_field(call, "member").length == 0) {
+    call_fail_plain(call, "invalid_consume_syntax");
+    return false;
+  }
+  if (group.length && !field_is_identifier(group)) {
+    call_fail_command(call, "invalid_group");
+    return false;
+  }
+  if (!field_is_identifier(call_field(call, "member"))) {
+    call_fail_command(call, "invalid_member");
+    return false;
+  }
+  return true;
+}
+
+static bool read_isolation(struct consume *consume) {
+  struct call *call = consume->call;
+  if (!call_has_field(call, "isolation")) return true;
+  struct slice isolation = call_field(call, "isolation");
+  consume->is_uncommitted = field_equals_ignoring_case(isolation, "read_uncommitted");
+  if (consume->is_uncommitted || isolation.length == 0 ||
+      field_equals_ignoring_case(isolation, "read_committed")) {
+    return true;
+  }
+  call_fail(call, "invalid_isolation", FIELD_SLICE("isolation", isolation));
+  return false;
+}
+
+static bool read_position(struct consume *consume) {
+  struct call *call = consume->call;
+  int64_t generation;
+  if (!field_parse_int(call_field(call, "partition"), &consume->partition)) {
+    call_fail_command(call, "invalid_partition");
+    return false;
+  }
+  if (call_has_field(call, "generation") &&
+      !field_parse_int(call_field(call, "generation"), &generation)) {
+    call_fail_command(call, "invalid_generation");
+    return false;
+  }
+  if (!field_parse_u64(call_field(call, "offset"), &consume->requested_offset)) {
+    call_fail_command(call, "invalid_offset");
+    return false;
+  }
+  /* Nothing lies beyond a bigint, so such an offset is one beyond the end. */
+  consume->offset = consume->requested_offset > INT64_MAX - 1
+                        ? INT64_MAX - 1
+                        : (int64_t)consume->requested_offset;
+  return true;
+}
+
+static bool read_limits(struct consume *consume, int64_t *wait_ms) {
+  struct call *call = consume->call;
+  consume->max_records = MAX_RECORDS;
+  *wait_ms = 0;
+  if (call_has_field(call, "batch")) {
+    if (!field_parse_int(call_field(call, "batch"), &consume->max_records) ||
+        consume->max_records <= 0) {
+      return fail_maximum(call, "invalid_batch", "8192");
+    }
+    if (consume->max_records > MAX_RECORDS) {
+      return fail_above(call, "fetch_batch_too_large", "batch", "8192");
+    }
+  }
+  if (call_has_field(call, "wait_ms")) {
+    if (!field_parse_int(call_field(call, "wait_ms"), wait_ms) || *wait_ms < 0) {
+      return fail_maximum(call, "invalid_wait_ms", "30000");
+    }
+    if (*wait_ms > MAX_WAIT_MS) return fail_above(call, "fetch_wait_too_large", "wait_ms", "30000");
+  }
+  return true;
+}
+
+void handle_consume(struct call *call) {
+  struct consume *consume = arena_allocate_zeroed(&call->arena, sizeof *consume);
+  int64_t wait_ms;
+  consume->call = call;
+  call->state = consume;
+  if (!check_presence(call) || !read_isolation(consume) || !read_position(consume) ||
+      !read_limits(consume, &wait_ms)) {
+    return;
+  }
+  consume->topic = call_field(call, "topic");
+  consume->is_pattern = memchr(consume->topic.data, '*', consume->topic.length) != NULL ||
+                        memchr(consume->topic.data, '?', consume->topic.length) != NULL;
+  if (consume->is_pattern && consume->topic.length > MAX_PATTERN_BYTES) {
+    call_fail(call, "command_failed",
+              FIELD_TEXT("reason", "a topic pattern has at most 256 characters"));
+    return;
+  }
+  if (wait_ms > 0) {
+    int64_t until = clock_monotonic_us() + wait_ms * 1000;
+    consume->wait_until_us = until < call->deadline_us ? until : call->deadline_us;
+  }
+  ev_timer_init(&consume->timer, on_time_over, 0., 0.);
+  consume_answer_init(&consume->answer, consume->max_records);
+  call->on_cancel = on_cancel;
+  find_topics(consume);
+}

@@ -1,0 +1,163 @@
+/* The command table, and the checks that come before every handler (commands-1 1.2). */
+#include "crs2/commands.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/config.h"
+#include "crs2/auth.h"
+#include "crs2/call.h"
+#include "crs2/handlers.h"
+
+#define ADMIN CONFIG_PERMISSION_ADMIN
+#define READ CONFIG_PERMISSION_TOPIC_READ
+#define WRITE CONFIG_PERMISSION_TOPIC_WRITE
+#define GROUP CONFIG_PERMISSION_GROUP
+#define TRANSACTION CONFIG_PERMISSION_TRANSACTION
+
+#define SERVED(name, permissions, handler, fields, summary) \
+  {COMMAND_##name, #name, permissions, COMMAND_SERVED, true, false, handler, fields, summary}
+#define SERVED_BARE(name, permissions, handler, summary) \
+  {COMMAND_##name, #name, permissions, COMMAND_SERVED, true, true, handler, "", summary}
+#define LATER(name, permissions, fields, summary) \
+  {COMMAND_##name, #name, permissions, COMMAND_LATER, true, false, NULL, fields, summary}
+#define UNLISTED(name, permissions, fields, summary) \
+  {COMMAND_##name, #name, permissions, COMMAND_LATER, false, false, NULL, fields, summary}
+#define INTERNAL(name) \
+  {COMMAND_##name, #name, 0, COMMAND_INTERNAL, false, false, NULL, "", "internal to the reference's brokers"}
+
+/* Listed rows stand in the order of HELP (commands-1 2.6). Required fields come first; the rest is in brackets. */
+static const struct command commands[] = {
+    SERVED(CREATE, ADMIN, handle_create,
+           "topic [partitions replication_factor idempotent event_sourcing aggregate_replay "
+           "min_in_sync_replicas cleanup_policy retention_hours retention_bytes partitioner "
+           "auth_policy read_acl write_acl]",
+           "Creates a topic, or changes the fields that are given"),
+    LATER(DELETE, ADMIN, "topic [if_exists]", "Deletes a topic and its records"),
+    LATER(TRUNCATE, ADMIN, "topic expected_revision", "Empties a topic and keeps its definition"),
+    SERVED_BARE(LIST, READ, handle_list, "Names the topics that the connection may read"),
+    SERVED(PUBLISH, WRITE, handle_publish,
+           "topic producerId message [acks partition key seqNum epoch isIdempotent event_type "
+           "schema_version aggregate_version metadata], or a batch",
+           "Appends a record or a batch"),
+    SERVED(CONSUME, READ | GROUP, handle_consume,
+           "topic partition offset member [group isolation batch wait_ms autoOffsetReset generation]",
+           "Reads records, waiting for some when asked to"),
+    LATER(STREAM, READ | GROUP, "topic partition group [member offset isolation batch]",
+          "Pushes records as they come"),
+    LATER(JOIN_GROUP, GROUP, "group member [topic]", "Joins a consumer group"),
+    LATER(SYNC_GROUP, GROUP, "group member generation [topic]", "Fetches a member's assignment"),
+    LATER(LEAVE_GROUP, GROUP, "group member [topic generation]", "Leaves a consumer group"),
+    LATER(HEARTBEAT, GROUP, "group member [topic generation]", "Keeps a member alive"),
+    LATER(COMMIT_OFFSET, GROUP, "topic partition group offset member generation",
+          "Commits one offset"),
+    LATER(BATCH_COMMIT, GROUP, "topic group member generation offsets", "Commits several offsets"),
+    LATER(FETCH_OFFSET, GROUP, "topic partition group", "Reads a committed offset"),
+    SERVED(LIST_OFFSETS, READ, handle_list_offsets, "topic [partition]",
+           "Tells the first and next offsets of partitions"),
+    LATER(INIT_PRODUCER_ID, TRANSACTION, "transactional_id", "Starts a producer session"),
+    LATER(BEGIN_TXN, TRANSACTION, "transactional_id producerId epoch", "Begins a transaction"),
+    LATER(TXN_PUBLISH, TRANSACTION | WRITE,
+          "transactional_id topic producerId seqNum epoch message [partition key]",
+          "Appends a record in a transaction"),
+    LATER(SEND_OFFSETS_TO_TXN, TRANSACTION | GROUP,
+          "transactional_id producerId epoch topic group member generation offsets",
+          "Commits offsets with a transaction"),
+    LATER(END_TXN, TRANSACTION, "transactional_id producerId epoch result",
+          "Commits or aborts a transaction"),
+    LATER(TXN_STATUS, TRANSACTION, "transactional_id", "Tells a transaction's state"),
+    LATER(REGISTER_GROUP, GROUP, "group [topic topics pattern]", "Registers a consumer group"),
+    LATER(GROUP_STATUS, GROUP, "group", "Describes a consumer group"),
+    LATER(LIST_GROUPS, GROUP, "", "Names the consumer groups"),
+    SERVED(DESCRIBE, READ, handle_describe, "topic",
+           "Describes a topic and its partitions as JSON"),
+    LATER(APPEND_STREAM, WRITE, "topic key version message [event_type schema_version metadata]",
+          "Appends an event to an aggregate"),
+    LATER(READ_STREAM, READ, "topic key [from_version]", "Reads an aggregate's events"),
+    LATER(SAVE_SNAPSHOT, WRITE, "topic key version message", "Stores an aggregate's snapshot"),
+    LATER(READ_SNAPSHOT, READ, "topic key", "Reads an aggregate's snapshot"),
+    LATER(STREAM_VERSION, READ, "topic key", "Tells an aggregate's version"),
+    SERVED(METADATA, READ, handle_metadata, "topic",
+           "Tells a topic's definition and where its partitions are served"),
+    LATER(FIND_COORDINATOR, GROUP, "group or transactional_id", "Names the coordinating node"),
+    LATER(LIST_CLUSTER, ADMIN, "", "Lists the nodes"),
+    LATER(CLUSTER_STATUS, ADMIN, "", "Describes the cluster as JSON"),
+    LATER(ELECT_LEADER, ADMIN, "topic partition broker", "Moves a partition's preferred node"),
+    {COMMAND_HELP, "HELP", 0, COMMAND_SERVED, true, true, handle_help, "", "Names the commands"},
+    {COMMAND_EXIT, "EXIT", 0, COMMAND_SERVED, true, false, handle_exit, "",
+     "Answers OK and closes the connection"},
+    LATER(ALTER_TOPIC_CONFIG, ADMIN, "topic min_in_sync_replicas",
+          "Changes a topic's minimum of in-sync replicas"),
+    LATER(AGGREGATE_REPLAY_PROOF, READ, "topic match_id [partition expected_last_sequence]",
+          "Proves an aggregate's events complete"),
+    LATER(AGGREGATE_EVENT_RANGE_READ, READ, "topic match_id from_sequence to_sequence [max_records]",
+          "Reads a range of an aggregate's events"),
+    {COMMAND_AUTH, "AUTH", 0, COMMAND_SERVED, false, false, handle_auth, "principal token",
+     "Authenticates the connection"},
+    UNLISTED(TXN_APPEND_STREAM, TRANSACTION | WRITE,
+             "transactional_id topic key expected_version producerId seqNum epoch message",
+             "Appends an event in a transaction"),
+    UNLISTED(BROWSE_MESSAGES, READ, "", "Not part of this broker"),
+    UNLISTED(READ_STREAM_HISTORY, READ, "topic key", "Reads an aggregate's history"),
+    INTERNAL(REPLICATE_MESSAGE),
+    INTERNAL(REPLICATE_SNAPSHOT),
+    INTERNAL(LIST_SNAPSHOTS),
+    INTERNAL(FETCH_SNAPSHOT),
+    INTERNAL(CATCHUP_SNAPSHOTS),
+    INTERNAL(RAFT_APPLY),
+    INTERNAL(INTERNAL_BATCH),
+    INTERNAL(JOIN_CLUSTER),
+    INTERNAL(LEAVE_CLUSTER),
+    INTERNAL(HEARTBEAT_CLUSTER),
+    INTERNAL(REPLICA_CATCHUP),
+};
+
+#define ROWS (sizeof commands / sizeof *commands)
+
+const struct command *command_table(size_t *count) {
+  *count = ROWS;
+  return commands;
+}
+
+const struct command *command_find(uint16_t id) {
+  static const struct command *by_id[COMMAND_COUNT];
+  static bool is_indexed;
+  if (!is_indexed) {
+    for (size_t i = 0; i < ROWS; i++) by_id[commands[i].id] = &commands[i];
+    is_indexed = true;
+  }
+  return id < COMMAND_COUNT ? by_id[id] : NULL;
+}
+
+/* acks=0 asks for silence whatever becomes of the request (commands-1 4.3), so it is looked at before anything else
+ * is. */
+static void note_silence(struct call *call) {
+  if (call->command->id != COMMAND_PUBLISH || call->is_refused_batch) return;
+  struct slice acks = call->is_batch ? call->batch.acks : call_field(call, "acks");
+  call->wants_no_answer = publish_acks_are_none(acks, call->is_batch);
+}
+
+static void run_handler(struct call *call) {
+  const struct command *command = call->command;
+  if (command->takes_no_fields && (call->fields.field_count || call->fields.positional_count) &&
+      !auth_fields_only(call)) {
+    call_fail_command(call, "unknown_command");
+  } else if (command->availability == COMMAND_LATER) {
+    call_fail_command(call, "unknown_command");
+  } else {
+    command->handle(call);
+  }
+}
+
+void command_dispatch(struct call *call) {
+  note_silence(call);
+  if (call->command->availability == COMMAND_INTERNAL) {
+    call_fail_command(call, "internal_command_unauthorized");
+    return;
+  }
+  if (call->is_refused_batch) {
+    call_fail(call, "batch_decode_failed", FIELD_TEXT("reason", call->refusal));
+    return;
+  }
+  auth_check(call, run_handler);
+}

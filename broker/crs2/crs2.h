@@ -1,0 +1,57 @@
+/* The CRS2 front end of a node: what its sessions and commands share. */
+#ifndef PGCURSUS_CRS2_CRS2_H
+#define PGCURSUS_CRS2_CRS2_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+
+struct append;
+struct connection;
+struct control;
+struct ev_loop;
+struct memory_budget;
+struct metric;
+struct read_pool;
+struct session;
+struct topics;
+struct wake;
+struct worker_pool;
+
+struct crs2 {
+  struct ev_loop *loop;
+  const struct config *config; /* the one in force; replaced on reload */
+  struct append *append;
+  struct control *control;
+  struct read_pool *reads;
+  struct topics *topics;
+  struct wake *wake;
+  struct worker_pool *workers;
+  struct memory_budget *budget;
+  const char *advertised; /* "host:port" told to clients */
+  const char *node_id;
+
+  /* private to crs2/ */
+  struct session *sessions; /* list of open ones */
+  unsigned session_count;
+  unsigned calls_in_progress; /* also of clients that have gone */
+  bool draining;
+  struct metric *requests_total;
+  struct metric *request_seconds;
+};
+
+/* Prepares tables and metrics; the fields above "private" must be set. */
+void crs2_init(struct crs2 *crs2);
+
+/* Takes a new connection: the listener's accept callback, with the struct crs2 as context. */
+void crs2_accept(struct connection *connection, void *crs2);
+
+/* Lets requests in progress finish, ends waits, and closes each connection as soon as it has nothing left to
+ * answer. */
+void crs2_drain(struct crs2 *crs2);
+
+/* True when nothing is in progress and no session is open. */
+bool crs2_is_idle(const struct crs2 *crs2);
+
+#endif

@@ -1,0 +1,54 @@
+/* What single and batch PUBLISH share: one publish from its checks to its acknowledgement. Private to cmd_publish*.c. */
+#ifndef PGCURSUS_CRS2_PUBLISH_H
+#define PGCURSUS_CRS2_PUBLISH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "crs2/call.h"
+#include "log/append.h"
+#include "log/topics.h"
+
+struct publish {
+  struct append_item item; /* first: append's callback gets it */
+  struct topic_load load;
+  struct call *call;
+  struct slice topic; /* in the call's arena */
+  bool acks_all;
+  bool wants_idempotence; /* isIdempotent, or the batch's flag */
+  unsigned attempts;
+  /* The checks that need the topic, and the choice of the partition; false when the call has been answered. */
+  bool (*check)(struct publish *publish, const struct topic *topic, bool idempotent);
+  /* Makes the rows; false when the call has been answered. Called once. */
+  bool (*build)(struct publish *publish, bool idempotent);
+  /* for the acknowledgement */
+  struct slice producer_id;
+  int64_t producer_epoch;
+  int64_t first_sequence;
+  int64_t last_sequence;
+  void *source; /* the form's own */
+};
+
+struct publish *publish_create(struct call *call, struct slice topic)
+    __attribute__((returns_nonnull, warn_unused_result));
+
+/* Finds the topic and goes on from there to the end. */
+void publish_run(struct publish *publish);
+
+/* Whether a number may be stored as a bigint (ruling D-2). */
+bool publish_fits_bigint(uint64_t value);
+
+/* False, with the call answered, when a record would not fit a frame on its way to a consumer. */
+bool publish_check_size(struct call *call, const struct log_record *record);
+
+/* Checks that both forms make, each in its own order. False: the call has been answered. */
+bool publish_check_write_access(struct publish *publish, const struct topic *topic);
+bool publish_check_replay_topic(struct publish *publish, const struct topic *topic);
+bool publish_check_idempotent_acks(struct publish *publish, bool idempotent);
+bool publish_fail_partition(struct publish *publish, int64_t partition);
+bool publish_fail_transaction_fields(struct publish *publish);
+
+void handle_publish_single(struct call *call);
+void handle_publish_batch(struct call *call);
+
+#endif

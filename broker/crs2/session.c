@@ -1,0 +1,422 @@
+/* Reads frames off a connection and writes answers on it, in order. Decides what closes a connection (crs2-wire 15);
+ * what a command means is none of its business. */
+#include "crs2/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "crs2/call.h"
+#include "crs2/commands.h"
+#include "crs2/crs2.h"
+#include "crs2/wire/frame.h"
+#include "crs2/wire/negotiate.h"
+#include "net/connection.h"
+
+/* Payloads above this size are checked and decompressed by a worker. */
+#define LARGE_REQUEST_BYTES (1u << 20)
+
+/* The longest handshake payload that can be valid: two versions, a count, four compressions. */
+#define HANDSHAKE_MAX_PAYLOAD 10u
+
+#define CLOSE_GRACE_MS 5000
+
+enum session_state {
+  SESSION_HANDSHAKE, /* nothing negotiated yet */
+  SESSION_OPEN,      /* between requests, or with one in progress */
+  SESSION_ENDING,    /* the last answer is being written */
+};
+
+struct session {
+  struct crs2 *crs2;
+  struct connection *connection;
+  enum session_state state;
+  enum compression compression;
+  enum command_numbering numbering;
+  struct call *call; /* the request in progress */
+  bool processing;   /* inside process(): answers that come at once must not recurse */
+  bool input_ended;
+  bool frame_started; /* the deadline in force is a frame's */
+  char *principal;
+  struct session *prev, *next;
+};
+
+static void process(struct session *session);
+
+const char *session_principal(const struct session *session) {
+  return session ? session->principal : NULL;
+}
+
+void session_set_principal(struct session *session, const char *principal) {
+  if (session == NULL) return;
+  free(session->principal);
+  session->principal = memory_copy_text(principal);
+}
+
+const char *session_peer(const struct session *session) {
+  return session ? connection_peer(session->connection) : "gone";
+}
+
+/* ------------------------------------------------------------------ ending */
+
+static void cut_off(struct session *session, const char *reason) {
+  log_event(LOG_INFO, "closing a connection", "peer", session_peer(session), "reason", reason, NULL);
+  connection_close(session->connection, reason);
+}
+
+static void end_after_output(struct session *session, const char *reason) {
+  session->state = SESSION_ENDING;
+  connection_close_after_output(session->connection, CLOSE_GRACE_MS, reason);
+}
+
+/* ------------------------------------------------------------------ deadlines */
+
+static void watch_frame(struct session *session, bool started) {
+  const struct config *config = session->crs2->config;
+  if (started) {
+    if (session->frame_started) return;
+    connection_set_deadline(session->connection, config->client_request_timeout_ms);
+  } else {
+    connection_set_deadline(session->connection, config->client_idle_timeout_ms);
+  }
+  session->frame_started = started;
+}
+
+static void on_deadline(struct connection *connection, void *owner) {
+  struct session *session = owner;
+  (void)connection;
+  if (session->state == SESSION_HANDSHAKE) {
+    cut_off(session, "the handshake took too long");
+  } else if (session->frame_started) {
+    cut_off(session, "a frame took too long to arrive");
+  } else {
+    cut_off(session, "idle for too long");
+  }
+}
+
+/* ------------------------------------------------------------------ the handshake */
+
+/* True when a whole handshake was taken; false when more input is needed or the connection was closed. */
+static bool read_handshake(struct session *session) {
+  struct slice input = connection_input(session->connection);
+  if (input.length < FRAME_HEADER_SIZE) {
+    connection_want_input(session->connection, FRAME_HEADER_SIZE);
+    return false;
+  }
+  struct frame_header header;
+  const char *reason =
+      frame_decode_header(input.data, COMPRESSION_NONE, NUMBERING_STANDARD, &header);
+  if (reason == NULL && header.kind != FRAME_NEGOTIATION_REQUEST) reason = "no negotiation request";
+  if (reason == NULL && header.encoded_length > HANDSHAKE_MAX_PAYLOAD) {
+    reason = "the negotiation request is too long";
+  }
+  if (reason) {
+    cut_off(session, reason);
+    return false;
+  }
+  size_t size = FRAME_HEADER_SIZE + header.encoded_length;
+  if (input.length < size) {
+    connection_want_input(session->connection, size);
+    return false;
+  }
+  struct buffer storage = {0};
+  struct slice payload;
+  struct negotiation_request request;
+  reason = frame_decode_payload(
+      &header, slice_of(input.data + FRAME_HEADER_SIZE, header.encoded_length), &storage, &payload);
+  if (reason == NULL) reason = negotiation_decode_request(payload, &request);
+  if (reason == NULL) reason = negotiation_select(&request, &session->compression);
+  buffer_release(&storage);
+  if (reason) {
+    cut_off(session, reason);
+    return false;
+  }
+  session->numbering = header.command == COMMAND_NEGOTIATE ? NUMBERING_STANDARD : NUMBERING_SHIFTED;
+  connection_consume(session->connection, size);
+  struct buffer answer = {0};
+  struct buffer out = {0};
+  negotiation_encode_response(session->compression, &answer);
+  const struct frame_header response = {.kind = FRAME_NEGOTIATION_RESPONSE,
+                                        .compression = COMPRESSION_NONE,
+                                        .command = header.command,
+                                        .status = FRAME_OK,
+                                        .request_id = header.request_id};
+  reason = frame_encode(&out, &response, buffer_slice(&answer));
+  buffer_release(&answer);
+  if (reason) {
+    buffer_release(&out);
+    cut_off(session, reason);
+    return false;
+  }
+  connection_write(session->connection, &out);
+  session->state = SESSION_OPEN;
+  watch_frame(session, false);
+  return true;
+}
+
+/* ------------------------------------------------------------------ requests */
+
+/* Checks, decompresses and decodes the payload. Runs on a worker for large ones, so it touches the call only. */
+static void read_payload(struct call *call) {
+  call->refusal = frame_decode_payload(&call->header, buffer_slice(&call->encoded), &call->decoded,
+                                       &call->payload);
+  if (call->refusal) return;
+  if (call->decoded.length) buffer_release(&call->encoded);
+  if (batch_is_batch(call->payload)) {
+    call->is_batch = true;
+    if (call->command->id != COMMAND_PUBLISH) {
+      call->refusal = "a batch with a command other than PUBLISH";
+      return;
+    }
+    call->refusal = batch_decode(call->payload, &call->batch_arena, &call->batch);
+    call->is_refused_batch = call->refusal != NULL;
+    return;
+  }
+  call->refusal = request_decode(call->payload, &call->arena, &call->fields);
+}
+
+static void dispatch(struct call *call) {
+  struct session *session = call->session;
+  call_set_charge(call, call->encoded.capacity + call->decoded.capacity + call->arena.allocated +
+                            call->batch_arena.allocated);
+  if (call->refusal && !call->is_refused_batch) {
+    const char *reason = call->refusal;
+    if (session) session->call = NULL;
+    call_free(call);
+    if (session) cut_off(session, reason);
+    return;
+  }
+  command_dispatch(call);
+}
+
+static struct call *call_of_job(struct worker_job *job) {
+  return (struct call *)((char *)job - offsetof(struct call, job));
+}
+
+static void run_read_payload(struct worker_job *job) {
+  read_payload(call_of_job(job));
+}
+
+static void read_payload_done(struct worker_job *job) {
+  dispatch(call_of_job(job));
+}
+
+/* Starts the next request when it is there. False when there is none, or the connection was closed. */
+static bool start_request(struct session *session) {
+  struct connection *connection = session->connection;
+  struct slice input = connection_input(connection);
+  watch_frame(session, input.length > 0);
+  if (input.length < FRAME_HEADER_SIZE) {
+    connection_want_input(connection, FRAME_HEADER_SIZE);
+    return false;
+  }
+  struct frame_header header;
+  const char *reason =
+      frame_decode_header(input.data, session->compression, session->numbering, &header);
+  const struct command *command = NULL;
+  if (reason == NULL && header.kind != FRAME_REQUEST) reason = "not a request";
+  if (reason == NULL) {
+    command = command_find(command_from_wire(session->numbering, header.command));
+    if (command == NULL) reason = "not a command";
+  }
+  if (reason) {
+    cut_off(session, reason);
+    return false;
+  }
+  size_t size = FRAME_HEADER_SIZE + (size_t)header.encoded_length;
+  if (input.length < size) {
+    connection_want_input(connection, size);
+    return false;
+  }
+  connection_set_deadline(connection, 0);
+  session->frame_started = false;
+  struct call *call = call_create(session->crs2, session);
+  call->command = command;
+  call->header = header;
+  call->numbering = session->numbering;
+  connection_consume(connection, FRAME_HEADER_SIZE);
+  connection_take_input(connection, header.encoded_length, &call->encoded);
+  call->charged = header.encoded_length;
+  session->call = call;
+  if (header.decoded_length > LARGE_REQUEST_BYTES) {
+    call->job.run = run_read_payload;
+    call->job.done = read_payload_done;
+    worker_pool_submit(session->crs2->workers, &call->job);
+  } else {
+    read_payload(call);
+    dispatch(call);
+  }
+  return true;
+}
+
+/* Nothing is in progress and nothing complete is left to start. */
+static void rest(struct session *session) {
+  if (session->input_ended || session->crs2->draining) {
+    end_after_output(session, session->input_ended ? "end of input" : "the node is stopping");
+  }
+}
+
+static void process(struct session *session) {
+  struct connection *connection = session->connection;
+  struct crs2 *crs2 = session->crs2;
+  session->processing = true;
+  bool more = true;
+  while (more && session->connection != NULL && session->call == NULL &&
+         session->state != SESSION_ENDING && !connection_output_is_full(connection)) {
+    if (session->state == SESSION_HANDSHAKE) {
+      more = read_handshake(session);
+    } else {
+      more = !crs2->draining && start_request(session);
+    }
+  }
+  bool is_busy = session->connection != NULL &&
+                 (session->call != NULL || connection_output_is_full(connection));
+  if (session->connection != NULL && !is_busy && session->state != SESSION_ENDING) rest(session);
+  session->processing = false;
+  if (session->connection == NULL) { /* closed meanwhile; on_closed left the memory to us */
+    free(session->principal);
+    free(session);
+  } else if (session->state != SESSION_ENDING) {
+    connection_hold(connection, is_busy);
+  }
+}
+
+static void record_metrics(const struct call *call) {
+  const char *name = call->command->name;
+  metric_add(metric_with(call->crs2->requests_total, name, call->outcome), 1);
+  metric_observe(metric_with(call->crs2->request_seconds, name, NULL),
+                 (double)(clock_monotonic_us() - call->started_us) / 1e6);
+}
+
+void session_call_finished(struct call *call) {
+  struct session *session = call->session;
+  record_metrics(call);
+  const char *refusal = call->encode_refusal;
+  bool closes = call->closes_session;
+  struct buffer frame = call->frame;
+  call->frame = (struct buffer){0};
+  call_free(call);
+  if (session == NULL) {
+    buffer_release(&frame);
+    return;
+  }
+  session->call = NULL;
+  if (refusal) {
+    buffer_release(&frame);
+    cut_off(session, refusal);
+    return;
+  }
+  if (frame.length) connection_write(session->connection, &frame);
+  buffer_release(&frame);
+  if (closes) {
+    end_after_output(session, "the client said EXIT");
+    return;
+  }
+  if (!session->processing) process(session);
+}
+
+/* ------------------------------------------------------------------ the connection's events */
+
+static void on_input(struct connection *connection, void *owner) {
+  struct session *session = owner;
+  (void)connection;
+  if (!session->processing) process(session);
+}
+
+static void cancel_wait(struct session *session) {
+  struct call *call = session->call;
+  if (call && call->on_cancel) call->on_cancel(call);
+}
+
+static void on_end_of_input(struct connection *connection, void *owner) {
+  struct session *session = owner;
+  (void)connection;
+  session->input_ended = true;
+  if (session->state == SESSION_HANDSHAKE) {
+    connection_close(session->connection, "end of input in the handshake");
+  } else if (session->call != NULL) {
+    cancel_wait(session);
+  } else if (!session->processing && session->state == SESSION_OPEN) {
+    process(session);
+  }
+}
+
+static void on_output_drained(struct connection *connection, void *owner) {
+  struct session *session = owner;
+  (void)connection;
+  if (!session->processing && session->call == NULL && session->state == SESSION_OPEN) {
+    process(session);
+  }
+}
+
+static void on_closed(struct connection *connection, void *owner, const char *reason) {
+  struct session *session = owner;
+  (void)connection;
+  log_event(LOG_DEBUG, "connection closed", "peer", session_peer(session), "reason", reason, NULL);
+  DL_DELETE(session->crs2->sessions, session);
+  session->crs2->session_count--;
+  struct call *call = session->call;
+  session->call = NULL;
+  session->connection = NULL;
+  if (call) {
+    call->session = NULL;
+    if (call->on_cancel) call->on_cancel(call);
+  }
+  if (session->processing) return;
+  free(session->principal);
+  free(session);
+}
+
+static const struct connection_handler handler = {
+    .on_input = on_input,
+    .on_end_of_input = on_end_of_input,
+    .on_output_drained = on_output_drained,
+    .on_deadline = on_deadline,
+    .on_closed = on_closed,
+};
+
+/* ------------------------------------------------------------------ the front end */
+
+void crs2_init(struct crs2 *crs2) {
+  static const double seconds[] = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+                                   0.1,    0.2,   0.5,   1,     2,    5,    30};
+  crs2->requests_total = metric_counter("pgcursus_requests_total",
+                                        "Requests answered, by command and outcome (ok, or the "
+                                        "class of the error).",
+                                        "command", "outcome");
+  crs2->request_seconds =
+      metric_histogram("pgcursus_request_seconds", "Time from a whole request to its answer.",
+                       "command", NULL, seconds, sizeof seconds / sizeof *seconds);
+}
+
+void crs2_accept(struct connection *connection, void *context) {
+  struct crs2 *crs2 = context;
+  struct session *session = memory_allocate_zeroed(1, sizeof *session);
+  session->crs2 = crs2;
+  session->connection = connection;
+  DL_APPEND(crs2->sessions, session);
+  crs2->session_count++;
+  connection_attach(connection, &handler, session);
+  connection_want_input(connection, FRAME_HEADER_SIZE);
+  connection_set_deadline(connection, crs2->config->handshake_timeout_ms);
+}
+
+void crs2_drain(struct crs2 *crs2) {
+  crs2->draining = true;
+  struct session *session, *next;
+  DL_FOREACH_SAFE(crs2->sessions, session, next) {
+    if (session->call != NULL) {
+      cancel_wait(session);
+    } else if (session->state != SESSION_ENDING) {
+      end_after_output(session, "the node is stopping");
+    }
+  }
+}
+
+bool crs2_is_idle(const struct crs2 *crs2) {
+  return crs2->session_count == 0 && crs2->calls_in_progress == 0;
+}

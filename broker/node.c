@@ -1,0 +1,396 @@
+/* Wires the parts together, and nothing more: no part knows another but through what it is given here. */
+#include "node.h"
+
+#include <ev.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/metrics.h"
+#include "base/worker.h"
+#include "crs2/crs2.h"
+#include "db/control.h"
+#include "db/health.h"
+#include "db/listen.h"
+#include "http/http.h"
+#include "log/append.h"
+#include "log/read.h"
+#include "log/tail_cache.h"
+#include "log/topics.h"
+#include "log/wake.h"
+#include "net/budget.h"
+#include "net/listener.h"
+
+#define CONNECT_THREADS 3u
+#define DRAIN_POLL_SECONDS 0.01
+#define TRIM_SECONDS 5.0
+
+struct node {
+  struct ev_loop *loop;
+  struct config *config;
+  struct worker_pool *connect_workers;
+  struct worker_pool *bulk_workers;
+  struct worker_pool *workers;
+  struct memory_budget budget;
+  struct db_health health;
+  struct tail_cache *cache;
+  struct wake *wake;
+  struct control *control;
+  struct topics *topics;
+  struct append *append;
+  struct read_pool *reads;
+  struct listen *listen;
+  struct listener *listener;
+  struct http_server *http;
+  struct crs2 crs2;
+  char node_id[300];
+  char advertised[300];
+  char application_name[400];
+  bool accepting;
+  bool draining;
+  bool was_announced;
+  int64_t drain_deadline_us;
+  ev_timer drain_timer;
+  ev_timer trim_timer;
+  size_t trimmed_at_peak;
+  struct metric_series *connections;
+  struct metric_series *database_ready;
+  struct metric_series *memory_used;
+  struct metric_series *cache_used;
+  struct metric_series *appends_pending;
+};
+
+/* ------------------------------------------------------------------ what other nodes announce */
+
+static void on_notify(void *owner, const char *channel, const char *payload) {
+  struct node *node = owner;
+  static const char prefix[] = "topic ";
+  if (strcmp(channel, "pgcursus_control") != 0) return;
+  if (strncmp(payload, prefix, sizeof prefix - 1) != 0) return;
+  struct slice name = slice_text(payload + sizeof prefix - 1);
+  struct topic *topic = topics_find(node->topics, name);
+  int64_t log_id = topic ? topic->log_id : 0;
+  topics_forget(node->topics, name);
+  if (log_id) wake_signal_log(node->wake, log_id);
+}
+
+static void announce(struct node *node) {
+  if (node->was_announced || !node->accepting || !db_health_is_ready(&node->health)) return;
+  node->was_announced = true;
+  log_event(LOG_INFO, "ready", "listen", listener_address(node->listener), "http",
+            node->http ? http_address(node->http) : NULL, "advertise", node->advertised, "node",
+            node->node_id, NULL);
+}
+
+static void on_listen_change(void *owner, bool listening) {
+  struct node *node = owner;
+  topics_set_listening(node->topics, listening);
+}
+
+/* ------------------------------------------------------------------ health and metrics */
+
+static unsigned readiness(void *context, struct http_check *checks, unsigned capacity) {
+  struct node *node = context;
+  if (!node->was_announced && !node->draining) {
+    checks[0] = (struct http_check){.name = "broker", .state = "starting"};
+    return 1;
+  }
+  unsigned count = 0;
+  checks[count++] =
+      (struct http_check){.name = "broker", .state = node->draining ? "stopping" : "ok"};
+  if (count < capacity) {
+    checks[count++] = (struct http_check){.name = "database", .state = db_health_text(&node->health)};
+  }
+  return count;
+}
+
+static void refresh_metrics(void *context) {
+  struct node *node = context;
+  metric_set(node->connections, node->listener ? listener_connection_count(node->listener) : 0);
+  metric_set(node->database_ready, db_health_is_ready(&node->health));
+  metric_set(node->memory_used, (double)node->budget.used);
+  metric_set(node->cache_used, (double)tail_cache_memory(node->cache));
+  metric_set(node->appends_pending, append_pending(node->append));
+}
+
+static struct metric_series *gauge(const char *name, const char *help) {
+  return metric_with(metric_gauge(name, help, NULL, NULL), NULL, NULL);
+}
+
+static void register_metrics(struct node *node) {
+  node->connections = gauge("pgcursus_connections", "Client connections open.");
+  node->database_ready =
+      gauge("pgcursus_database_ready", "1 when every session to PostgreSQL is ready.");
+  node->memory_used =
+      gauge("pgcursus_request_memory_bytes", "Memory held by requests in progress.");
+  node->cache_used = gauge("pgcursus_tail_cache_bytes", "Memory held by the tail cache.");
+  node->appends_pending = gauge("pgcursus_appends_pending", "Publishes queued or in flight.");
+}
+
+/* glibc keeps what a large request freed; a node that idles gives it back. */
+static void on_trim(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct node *node = timer->data;
+  (void)loop;
+  (void)events;
+  if (node->budget.peak == node->trimmed_at_peak || node->budget.used > node->budget.limit / 16) return;
+  malloc_trim(0);
+  node->budget.peak = node->budget.used;
+  node->trimmed_at_peak = node->budget.peak;
+}
+
+/* ------------------------------------------------------------------ opening */
+
+static const char *or_default(const char *text, const char *otherwise) {
+  return text && *text ? text : otherwise;
+}
+
+/* What clients are told: the configured address, or the bound one. An address that means "every interface" is no use
+ * to a client, so the host then becomes localhost. */
+static void choose_advertised(struct node *node) {
+  const struct config *config = node->config;
+  const char *bound = listener_address(node->listener);
+  const char *colon = strrchr(bound, ':');
+  const char *port = or_default(config->advertise.port, colon ? colon + 1 : "9000");
+  char host[256];
+  snprintf(host, sizeof host, "%.*s", (int)(colon ? colon - bound : 0), bound);
+  bool is_any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "[::]") == 0 || host[0] == '\0';
+  const char *chosen = or_default(config->advertise.host, is_any ? "localhost" : host);
+  if (strchr(chosen, ':') && chosen[0] != '[') {
+    snprintf(node->advertised, sizeof node->advertised, "[%s]:%s", chosen, port);
+  } else {
+    snprintf(node->advertised, sizeof node->advertised, "%s:%s", chosen, port);
+  }
+  if (config->node_id && *config->node_id) {
+    snprintf(node->node_id, sizeof node->node_id, "%s", config->node_id);
+  } else {
+    snprintf(node->node_id, sizeof node->node_id, "%s-%s",
+             or_default(config->advertised_host, "localhost"), port);
+  }
+}
+
+static bool open_ports(struct node *node) {
+  const struct config *config = node->config;
+  char *reason = NULL;
+  const struct listener_options listener_options = {
+      .host = or_default(config->listen.host, ""),
+      .port = config->listen.port,
+      .max_connections = config->max_client_connections,
+      .write_timeout_ms = config->write_timeout_ms,
+      .budget = &node->budget,
+      .on_accept = crs2_accept,
+      .context = &node->crs2,
+  };
+  node->listener = listener_open(node->loop, &listener_options, &reason);
+  if (node->listener && config->http.host) {
+    const struct http_options http_options = {
+        .host = config->http.host,
+        .port = config->http.port,
+        .readiness = readiness,
+        .refresh_metrics = refresh_metrics,
+        .context = node,
+    };
+    node->http = http_start(node->loop, &http_options, &reason);
+  }
+  if (reason) log_event(LOG_ERROR, "cannot start", "reason", reason, NULL);
+  free(reason);
+  return node->listener && (node->http || !config->http.host);
+}
+
+static void open_control(struct node *node) {
+  const struct config *config = node->config;
+  const struct control_options options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = config->database,
+      .application_name = node->application_name,
+      .health = &node->health,
+      .connections = config->control_connections,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .statement_timeout_ms = config->client_request_timeout_ms,
+  };
+  node->control = control_open(&options);
+  const struct topics_options topics_options = {.loop = node->loop, .control = node->control};
+  node->topics = topics_create(&topics_options);
+  const struct listen_options listen_options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = config->database,
+      .application_name = node->application_name,
+      .health = &node->health,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .on_notify = on_notify,
+      .on_change = on_listen_change,
+      .owner = node,
+  };
+  node->listen = listen_open(&listen_options);
+}
+
+static void open_log(struct node *node) {
+  const struct config *config = node->config;
+  node->cache = tail_cache_create(config->tail_cache_bytes);
+  node->wake = wake_create();
+  const struct append_options append_options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .bulk_workers = node->bulk_workers,
+      .conninfo = config->database,
+      .application_name = node->application_name,
+      .health = &node->health,
+      .cache = node->cache,
+      .wake = node->wake,
+      .lanes = config->append_lanes,
+      .group_max_bytes = config->append_group_max_bytes,
+      .group_max_items = config->append_group_max_items,
+      .min_insync_replicas = (int)config->min_insync_replicas,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .lock_timeout_ms = config->append_lock_timeout_ms,
+      .statement_timeout_ms = config->client_request_timeout_ms,
+  };
+  node->append = append_open(&append_options);
+  const struct read_options read_options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = config->database,
+      .application_name = node->application_name,
+      .health = &node->health,
+      .cache = node->cache,
+      .wake = node->wake,
+      .connections = config->read_connections,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .statement_timeout_ms = config->client_request_timeout_ms,
+      .poll_interval_ms = config->wait_poll_interval_ms,
+  };
+  node->reads = read_pool_open(&read_options);
+}
+
+static void open_front_end(struct node *node) {
+  node->crs2 = (struct crs2){.loop = node->loop,
+                             .config = node->config,
+                             .append = node->append,
+                             .control = node->control,
+                             .reads = node->reads,
+                             .topics = node->topics,
+                             .wake = node->wake,
+                             .workers = node->workers,
+                             .budget = &node->budget,
+                             .advertised = node->advertised,
+                             .node_id = node->node_id};
+  crs2_init(&node->crs2);
+}
+
+static bool open_workers(struct node *node) {
+  node->connect_workers = worker_pool_start(node->loop, CONNECT_THREADS);
+  node->bulk_workers = worker_pool_start(node->loop, node->config->append_lanes);
+  node->workers = worker_pool_start(node->loop, node->config->worker_threads);
+  if (node->connect_workers && node->bulk_workers && node->workers) return true;
+  log_event(LOG_ERROR, "cannot start", "reason", "a thread cannot be started", NULL);
+  return false;
+}
+
+/* The node takes clients once PostgreSQL has been reached for the first time, so that a port that answers is one
+ * that works. */
+static void on_startup_tick(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct node *node = timer->data;
+  (void)events;
+  announce(node);
+  if (node->was_announced) {
+    ev_timer_stop(loop, timer);
+    ev_timer_init(timer, on_trim, TRIM_SECONDS, TRIM_SECONDS);
+    ev_timer_start(loop, timer);
+  }
+}
+
+struct node *node_open(struct ev_loop *loop, struct config *config) {
+  struct node *node = memory_allocate_zeroed(1, sizeof *node);
+  node->loop = loop;
+  node->config = config;
+  node->budget.limit = config->request_memory_bytes;
+  register_metrics(node);
+  if (!open_workers(node) || !open_ports(node)) {
+    node_close(node);
+    return NULL;
+  }
+  choose_advertised(node);
+  snprintf(node->application_name, sizeof node->application_name, "pgcursus %s", node->node_id);
+  open_control(node);
+  open_log(node);
+  open_front_end(node);
+  node->accepting = true;
+  ev_timer_init(&node->trim_timer, on_startup_tick, 0.01, 0.01);
+  node->trim_timer.data = node;
+  ev_timer_start(loop, &node->trim_timer);
+  return node;
+}
+
+/* ------------------------------------------------------------------ reload and end */
+
+void node_reload(struct node *node) {
+  char *error = NULL;
+  struct config *config = config_reload(node->config, &error);
+  if (config == NULL) {
+    log_event(LOG_ERROR, "the new configuration is bad; the old one stays", "reason", error, NULL);
+    free(error);
+    return;
+  }
+  for (unsigned i = 0; i < config->warning_count; i++) {
+    log_event(LOG_WARN, "configuration", "warning", config->warnings[i], NULL);
+  }
+  log_set_level((enum log_level)config->log_level);
+  log_set_format((enum log_format)config->log_format);
+  config_free(node->config);
+  node->config = config;
+  node->crs2.config = config;
+  log_event(LOG_INFO, "configuration reloaded", NULL);
+}
+
+static void on_drain_tick(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct node *node = timer->data;
+  (void)events;
+  bool overdue = clock_monotonic_us() > node->drain_deadline_us;
+  if (!crs2_is_idle(&node->crs2) && !overdue) return;
+  if (overdue) log_event(LOG_WARN, "some requests did not finish in time to stop", NULL);
+  ev_timer_stop(loop, timer);
+  ev_break(loop, EVBREAK_ALL);
+}
+
+void node_drain(struct node *node) {
+  if (node->draining) return;
+  log_event(LOG_INFO, "stopping", NULL);
+  node->draining = true;
+  node->drain_deadline_us = clock_monotonic_us() + node->config->drain_timeout_ms * 1000;
+  listener_stop(node->listener);
+  crs2_drain(&node->crs2);
+  ev_timer_init(&node->drain_timer, on_drain_tick, 0., DRAIN_POLL_SECONDS);
+  node->drain_timer.data = node;
+  ev_timer_start(node->loop, &node->drain_timer);
+}
+
+/* From the clients inwards, so that whatever is closed has nobody left to answer to. */
+void node_close(struct node *node) {
+  node->health.stopping = true;
+  ev_timer_stop(node->loop, &node->trim_timer);
+  ev_timer_stop(node->loop, &node->drain_timer);
+  if (node->listener) listener_close(node->listener);
+  if (node->workers) worker_pool_stop(node->workers);
+  if (node->bulk_workers) worker_pool_stop(node->bulk_workers);
+  if (node->append) append_close(node->append);
+  if (node->reads) read_pool_close(node->reads);
+  if (node->listen) listen_close(node->listen);
+  if (node->control) control_close(node->control);
+  if (node->connect_workers) worker_pool_stop(node->connect_workers);
+  if (node->http) http_stop(node->http);
+  topics_free(node->topics);
+  wake_free(node->wake);
+  tail_cache_free(node->cache);
+  config_free(node->config);
+  free(node);
+}
