@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Set `limit` and leave the rest zero: the first listener that is opened with a budget takes
+ * `on_relief` and `owner` for itself, and gives them back when the last one is closed. */
 struct memory_budget {
   size_t limit; /* bytes */
   size_t used;
@@ -16,9 +18,6 @@ struct memory_budget {
   void (*on_relief)(struct memory_budget *budget); /* called when use falls below the limit again */
   void *owner;
 };
-
-/* Set `limit` and leave the rest zero: the first listener that is opened with a budget takes
- * `on_relief` and `owner` for itself, and gives them back when the last one is closed. */
 
 void memory_budget_charge(struct memory_budget *budget, size_t bytes);
 void memory_budget_release(struct memory_budget *budget, size_t bytes);
