@@ -49,6 +49,10 @@ BEGIN
           USING HINT = 'A superuser may run: GRANT pg_read_all_stats TO pgcursus_owner';
     END;
   END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+    MESSAGE = pg_catalog.format('role %s may not install or upgrade pgcursus: %s', current_user, SQLERRM),
+    HINT = pg_catalog.format('Migrate as a superuser or as a role with CREATEROLE that owns the database. Once the roles exist, a superuser may run: GRANT pgcursus_owner, pgcursus_broker TO %I', current_user);
 END
 $$;
 
@@ -73,11 +77,12 @@ BEGIN
      WHERE n.nspname = 'pgcursus' AND n.nspowner <> 'pgcursus_owner'::regrole
     UNION ALL
     SELECT pg_catalog.format('ALTER %s %s OWNER TO pgcursus_owner',
-                             CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END,
+                             CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE'
+                                            WHEN 'c' THEN 'TYPE' ELSE 'TABLE' END,
                              c.oid::regclass)
       FROM pg_catalog.pg_class c
      WHERE c.relnamespace = pg_catalog.to_regnamespace('pgcursus')
-       AND c.relkind IN ('r', 'v', 'S') AND c.relowner <> 'pgcursus_owner'::regrole
+       AND c.relkind IN ('r', 'v', 'S', 'c') AND c.relowner <> 'pgcursus_owner'::regrole
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d  -- owned sequences follow their table
                         WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
                           AND d.deptype IN ('a', 'i') AND c.relkind = 'S')

@@ -37,9 +37,10 @@ BEGIN
       MESSAGE = format('unknown isolation %L', read.isolation),
       HINT = 'It is read_committed or read_uncommitted.';
   END IF;
-  IF coalesce(read.from_offset, -1) < 0 OR coalesce(read.max_records, -1) < 0 THEN
+  IF read.partition IS NULL OR coalesce(read.from_offset, -1) < 0
+     OR coalesce(read.max_records, -1) < 0 THEN
     RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-      MESSAGE = 'from_offset and max_records must be 0 or more';
+      MESSAGE = 'partition must be given, and from_offset and max_records must be 0 or more';
   END IF;
   _log_id := (topic_with_partition(read.topic, read.partition)).log_id;
 

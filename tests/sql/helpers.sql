@@ -1,0 +1,107 @@
+-- What the tests share: short ways to call the functions of the protocol, gone with the session.
+
+SET search_path = pgcursus, public;
+
+-- create_topic() with every field absent unless it is named.
+CREATE FUNCTION pg_temp.create_topic(
+  _topic text, _partitions int DEFAULT NULL, _replication_factor int DEFAULT NULL,
+  _idempotent boolean DEFAULT NULL, _event_sourcing boolean DEFAULT NULL,
+  _aggregate_replay boolean DEFAULT NULL, _min_in_sync_replicas int DEFAULT NULL,
+  _cleanup_policy text DEFAULT NULL, _retention_hours bigint DEFAULT NULL,
+  _retention_bytes bigint DEFAULT NULL, _partitioner text DEFAULT NULL,
+  _auth_policy text DEFAULT NULL, _read_acl text[] DEFAULT NULL, _write_acl text[] DEFAULT NULL,
+  _max_topics bigint DEFAULT 10000, _max_partitions_per_topic bigint DEFAULT 1024,
+  _max_partitions bigint DEFAULT 100000)
+RETURNS TABLE (
+  topic text, log_id bigint, partition_count int, replication_factor int, idempotent boolean,
+  event_sourcing boolean, aggregate_replay boolean, min_in_sync_replicas int, cleanup_policy text,
+  retention_hours bigint, retention_bytes bigint, partitioner text, auth_policy text,
+  read_acl text, write_acl text, revision bigint, lifecycle_epoch bigint)
+LANGUAGE sql AS $$
+  SELECT * FROM pgcursus.create_topic(
+    _topic, _partitions, _replication_factor, _idempotent, _event_sourcing, _aggregate_replay,
+    _min_in_sync_replicas, _cleanup_policy, _retention_hours, _retention_bytes, _partitioner,
+    _auth_policy, _read_acl, _write_acl, 3, 'delete', _max_topics, _max_partitions_per_topic,
+    _max_partitions)
+$$;
+
+-- append() of text payloads to a topic by name. A producer makes it idempotent; sequences may be given
+-- as first and last or one by one.
+CREATE FUNCTION pg_temp.append(
+  _topic text, _payloads text[], _partition int DEFAULT 0, _producer text DEFAULT NULL,
+  _epoch bigint DEFAULT NULL, _first bigint DEFAULT NULL, _last bigint DEFAULT NULL,
+  _sequences bigint[] DEFAULT NULL, _keys text[] DEFAULT NULL, _timestamps bigint[] DEFAULT NULL,
+  _metadata text[] DEFAULT NULL, _strict boolean DEFAULT false, _revision bigint DEFAULT NULL,
+  _require_isr boolean DEFAULT false, _min_insync int DEFAULT 1, _idempotent boolean DEFAULT NULL,
+  _schema_versions bigint[] DEFAULT NULL, _log_id bigint DEFAULT NULL,
+  _producer_ids text[] DEFAULT NULL, _producer_epochs bigint[] DEFAULT NULL)
+RETURNS pgcursus.append_result
+LANGUAGE sql AS $$
+  SELECT a.*
+    FROM pgcursus.append(
+           coalesce(_log_id, (SELECT t.log_id FROM pgcursus.topic_definition(_topic) t)), _revision,
+           _partition, cardinality(_payloads),
+           (SELECT sum(octet_length(p))::int FROM unnest(_payloads || _keys) p),
+           coalesce(_idempotent, _producer IS NOT NULL), _require_isr, _min_insync, _strict,
+           _producer, _epoch, coalesce(_first, _sequences[1]),
+           coalesce(_last, _sequences[cardinality(_sequences)], _first + cardinality(_payloads) - 1),
+           (SELECT array_agg(convert_to(p, 'UTF8') ORDER BY n)
+              FROM unnest(_payloads) WITH ORDINALITY u(p, n)),
+           (SELECT array_agg(convert_to(k, 'UTF8') ORDER BY n)
+              FROM unnest(_keys) WITH ORDINALITY u(k, n)),
+           _timestamps, _sequences, _producer_ids, _producer_epochs, NULL, _schema_versions, NULL,
+           _metadata) a
+$$;
+
+-- What append() said, as 'status base-last' or 'status current/expected'.
+CREATE FUNCTION pg_temp.outcome(_result pgcursus.append_result) RETURNS text
+LANGUAGE sql AS $$
+  SELECT CASE (_result).status
+           WHEN 0 THEN format('appended %s-%s', (_result).base_offset, (_result).last_offset)
+           WHEN 1 THEN format('duplicate of %s', (_result).last_offset)
+           WHEN 2 THEN 'stale'
+           WHEN 3 THEN 'no partition'
+           WHEN 4 THEN format('%s of %s replicas', (_result).current_value, (_result).expected_value)
+           WHEN 5 THEN format('stale epoch, current %s', (_result).current_value)
+           WHEN 6 THEN format('gap, expected %s got %s', (_result).expected_value, (_result).current_value)
+           WHEN 7 THEN format('wrong first, expected %s got %s', (_result).expected_value,
+                              (_result).current_value)
+           WHEN 8 THEN 'duplicate of an unknown offset'
+         END
+$$;
+
+-- The refusal of a statement as JSON: {"code": ..., fields}, or NULL when it was not refused.
+CREATE FUNCTION pg_temp.refusal(_statement text) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  _detail text;
+BEGIN
+  EXECUTE _statement;
+  RETURN NULL;
+EXCEPTION WHEN SQLSTATE 'PC001' OR SQLSTATE 'PC002' THEN
+  GET STACKED DIAGNOSTICS _detail = PG_EXCEPTION_DETAIL;
+  RETURN jsonb_build_object('code', SQLERRM) || _detail::jsonb;
+END
+$$;
+
+-- The payloads of a partition in order, as text, with their offsets: '0:a 1:b'.
+CREATE FUNCTION pg_temp.contents(_topic text, _partition int DEFAULT 0) RETURNS text
+LANGUAGE sql AS $$
+  SELECT string_agg(format('%s:%s', r."offset", convert_from(r.payload, 'UTF8')), ' '
+                    ORDER BY r."offset")
+    FROM pgcursus.records r
+   WHERE r.topic = _topic AND r.partition = _partition
+$$;
+
+-- How many buffers a query touches.
+CREATE FUNCTION pg_temp.buffers(_query text) RETURNS int
+LANGUAGE plpgsql AS $$
+DECLARE
+  _plan json;
+BEGIN
+  EXECUTE _query;  -- once before, so that planning does not count
+  EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || _query INTO _plan;
+  RETURN (_plan -> 0 -> 'Plan' ->> 'Shared Hit Blocks')::int
+       + (_plan -> 0 -> 'Plan' ->> 'Shared Read Blocks')::int;
+END
+$$;
