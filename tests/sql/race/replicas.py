@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""acks=all with a real synchronous standby: the replica count follows it as it comes and goes."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from sessions import DAEMON, ROOT, create_topic, equal, finish, ok, psql
+
+TOOL = str(ROOT / "tools" / "private-postgres")
+APPEND = ("SELECT status, current_value, expected_value FROM pgcursus.append((SELECT log_id FROM"
+          " pgcursus.topic_definition('{topic}')), NULL, 0, 1, 1, false, true, {minimum}, false, NULL, NULL, NULL, NULL,"
+          " '{{a}}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)")
+
+
+def tool(*arguments):
+    return subprocess.run([TOOL, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def append(topic, minimum=1):
+    return psql(APPEND.format(topic=topic, minimum=minimum), uri)
+
+
+def becomes(expected, what):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if append("t", 2) == expected:
+            return ok(True, what)
+        time.sleep(0.1)
+    return equal(append("t", 2), expected, what)
+
+
+if not DAEMON:
+    print("1..0 # SKIP there is no pgcursusd")
+    sys.exit(0)
+folder = pathlib.Path(tempfile.mkdtemp(prefix="pgcursus-replicas-"))
+primary, standby = folder / "primary", folder / "standby"
+try:
+    uri = tool("start", str(primary), "--conf", "fsync=off")
+    subprocess.run([DAEMON, "migrate", "--database", uri], check=True, stderr=subprocess.DEVNULL)
+    psql(create_topic("t"), uri)
+    psql(create_topic("single", "_replication_factor => 1"), uri)
+    equal(append("t", 2), "4|1|2", "without_a_standby_the_primary_is_alone")
+
+    (standby / "data").mkdir(parents=True)
+    subprocess.run(["pg_basebackup", "-D", str(standby / "data"), "-R", "-X", "stream", "-c", "fast",
+                    "-d", uri.rpartition("/")[0] + "/postgres?application_name=standby"],
+                   check=True, capture_output=True)
+    if os.getuid() == 0:
+        subprocess.run(["chown", "-R", "postgres:", str(standby / "data")], check=True)
+    (standby / "data").chmod(0o700)
+    tool("start", str(standby))
+    deadline = time.monotonic() + 30
+    while psql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", uri) != "1":
+        assert time.monotonic() < deadline, "the standby does not stream"
+        time.sleep(0.1)
+    equal(append("t", 2), "4|1|2", "an_asynchronous_standby_does_not_count")
+
+    psql("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (standby)'", uri)
+    psql("SELECT pg_reload_conf()", uri)
+    becomes("0||", "a_synchronous_standby_counts")
+    psql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (standby)'", uri)
+    psql("SELECT pg_reload_conf()", uri)
+    becomes("0||", "so_does_one_of_a_quorum")
+    equal(append("t", 3), "4|2|3", "it_is_two_replicas_then")
+    equal(append("single", 2), "4|1|2", "never_more_than_the_replication_factor")
+
+    tool("stop", str(standby))
+    becomes("4|1|2", "a_standby_that_is_gone_does_not_count")
+finally:
+    for directory in (standby, primary):
+        subprocess.run([TOOL, "stop", str(directory), "--mode", "immediate"], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+finish()
