@@ -25,7 +25,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def scratch():
-    directory = tempfile.mkdtemp(prefix="pgcursus-e2e-")
+    directory = tempfile.mkdtemp(prefix="e2e-pgcursus-")
     # PostgreSQL may have to run as another user, who must be able to pass through.
     harness.os.chmod(directory, 0o755)
     yield harness.pathlib.Path(directory)

@@ -157,6 +157,15 @@ def test_a_request_that_trickles_in_is_cut_off(hasty, arrived):
         assert 0.4 < closed_after(client, frame[arrived:], 0.15) < 1.6 * SLOWNESS
 
 
+@pytest.mark.parametrize("arrived", [1, 31, 32, 40])
+def test_a_request_that_stalls_is_cut_off(hasty, arrived):
+    with hasty.client() as client:
+        client.send_raw(crs2.encode_frame(3, 13, 0, 7, crs2.encode_request({"a": "b" * 100}))[:arrived])
+        start = time.monotonic()
+        assert client.is_closed(5)
+        assert 0.4 < time.monotonic() - start < 1.5 * SLOWNESS
+
+
 def test_an_idle_connection_is_kept(hasty):
     with hasty.client() as client:
         time.sleep(1.5)

@@ -76,14 +76,17 @@ def test_a_named_but_missing_file_stops_the_start():
 def test_check_config_says_where_each_value_came_from(tmp_path):
     file = tmp_path / "broker.yaml"
     file.write_text("max_topics: 7\nmax_partitions: 8\nmin_insync_replicas: 2\n")
-    done = run("check-config", "--config", str(file), PGCURSUS_MAX_PARTITIONS="9", PGCURSUS_MIN_INSYNC_REPLICAS="3")
+    done = run("check-config", "--config", str(file), "--min-insync-replicas", "4",
+               PGCURSUS_MAX_PARTITIONS="9", PGCURSUS_MIN_INSYNC_REPLICAS="3")
     assert done.returncode == 0
-
-    def row(name):
-        return next(line for line in done.stdout.splitlines() if name in line.replace("-", "_") + " ")
-
-    assert "7" in row("max_topics") and "9" in row("max_partitions ")
-    assert "3" in row("min_insync_replicas")
+    rows = {}
+    for line in done.stdout.splitlines():
+        setting, _, origin = line.partition("  # ")
+        rows[setting] = origin
+    assert rows["max_topics: 7"].startswith(f"file {file}")
+    assert rows["max_partitions: 9"] == "environment PGCURSUS_MAX_PARTITIONS"
+    assert rows["min_insync_replicas: 4"] == "flag --min-insync-replicas"
+    assert rows["max_partitions_per_topic: 1024"] == "default"
 
 
 def test_help_and_version_work_without_a_database():

@@ -170,11 +170,22 @@ def test_the_acknowledgement_is_compact_json_in_order(start_broker, database):
 
 
 def test_large_sequence_numbers_and_epochs_come_back_exactly(client, topic):
-    top, low = (1 << 64) - 1, -(1 << 63)
+    top, low = (1 << 63) - 1, -(1 << 63)
     answer = client.publish(topic, "x", seqNum=top, epoch=low)
     assert (answer["seq_start"], answer["seq_end"], answer["producer_epoch"]) == (top, top, low)
     record = client.consume(topic).records[0]
     assert (record.seq_num, record.epoch, record.producer_id) == (top, low, b"p")
+
+
+@pytest.mark.parametrize("number", [1 << 63, (1 << 64) - 1])
+def test_sequence_numbers_above_63_bits_are_kept_or_refused_but_never_changed(client, topic, number):
+    batch = crs2.Batch(topic, records=[crs2.Record(b"x", producer_id=b"p", seq_num=number)])
+    for send in (lambda: client.publish(topic, "x", seqNum=number), lambda: client.publish_batch(batch)):
+        try:
+            assert send()["seq_end"] == number
+        except BrokerError as error:
+            assert error.class_name == "validation"
+    assert {r.seq_num for r in client.consume(topic).records} <= {number}
 
 
 @pytest.mark.parametrize("acks", ["1", "-1", "all", "ALL", " All ", "", " 1 "])

@@ -343,7 +343,6 @@ def test_list_is_sorted_by_bytes_and_hides_what_may_not_be_read(start_broker, da
                              "acl": "acl", "a": "open"}.items():
             client.call("CREATE", topic=name, partitions=1, auth_policy=policy, read_acl="alice")
         assert client.call("LIST").text == "OK count=5 topics=B,a,a-1,a.1,b"
-        assert client.call("LIST", ignored="field").text == "OK count=5 topics=B,a,a-1,a.1,b"
 
 
 def test_help_lists_the_commands_in_the_fixed_order(client):
@@ -455,7 +454,7 @@ PUBLIC = [name for name in COMMANDS if name not in INTERNAL_COMMANDS + ["NEGOTIA
 
 @pytest.mark.parametrize("command", PUBLIC)
 def test_every_public_command_answers(client, command):
-    request_id = client.send(command, {"topic": "no-such-topic", "group": "g", "member": "m"})
+    request_id = client.send(command, {"topic": "made-by-public-commands", "group": "g", "member": "m"})
     try:
         client.answer(request_id, command)
     except BrokerError as error:
@@ -479,10 +478,10 @@ def test_internal_commands_are_never_executed_for_a_client(client, command):
 
 def test_unknown_fields_and_any_order_are_accepted(client, new_name):
     name = new_name()
-    fields = [("zzz", "1"), ("partitions", "2"), ("topic", name), ("_x", ""), ("Topic2", "y")]
+    fields = [("zzz", "1"), ("partitions", "2"), ("topic", name), ("_x", ""), ("toPic", "y")]
     request_id = client.send("CREATE", fields)
     assert client.answer(request_id).text == line(name, partitions=2)
-    request_id = client.send("CREATE", [("Topic", name)])
+    request_id = client.send("CREATE", [("toPic", name)])
     with pytest.raises(BrokerError) as caught:
         client.answer(request_id)
     assert caught.value.code == "missing_topic", "field names are case-sensitive"
