@@ -21,9 +21,10 @@ BEGIN
     END IF;
   END LOOP;
 
-  -- The installing user acts as owner here and as broker in the daemon.
+  -- The installing user acts as owner here and as broker in the daemon. Being a member is not enough:
+  -- since PostgreSQL 16 who creates a role is a member that may not use it.
   FOREACH _role IN ARRAY ARRAY['pgcursus_owner', 'pgcursus_broker'] LOOP
-    IF NOT EXISTS (
+    IF NOT pg_catalog.pg_has_role(current_user, _role, 'USAGE') OR NOT EXISTS (
       SELECT FROM pg_catalog.pg_auth_members m
         JOIN pg_catalog.pg_roles g ON g.oid = m.roleid
         JOIN pg_catalog.pg_roles u ON u.oid = m.member

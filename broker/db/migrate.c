@@ -326,13 +326,16 @@ static bool open_session(struct migration *migration, const char *conninfo) {
                 server / 10000, OLDEST_SERVER / 10000);
   }
   PQsetNoticeReceiver(migration->pg, log_notice, NULL);
-  /* A role's or database's own defaults must not change what the files mean. */
-  return execute(migration,
-                 "SET lock_timeout = '60s'; SET statement_timeout = 0;"
-                 "SET idle_in_transaction_session_timeout = 0; SET search_path = pg_catalog;"
-                 "SET default_transaction_isolation = 'read committed';"
-                 "SET client_min_messages = notice",
-                 "preparing the session");
+  /* A role's or database's own defaults must not change what the files mean. No wait is for ever,
+   * but how long it is may have been chosen. */
+  return execute(
+      migration,
+      "SELECT set_config('lock_timeout', '60s', false) WHERE current_setting('lock_timeout') = '0';"
+      "SET statement_timeout = 0;"
+      "SET idle_in_transaction_session_timeout = 0; SET search_path = pg_catalog;"
+      "SET default_transaction_isolation = 'read committed';"
+      "SET client_min_messages = notice",
+      "preparing the session");
 }
 
 static bool lock(struct migration *migration) {
@@ -341,8 +344,8 @@ static bool lock(struct migration *migration) {
   if (state && strcmp(state, "55P03") == 0) {
     fail(
         migration,
-        "another session has been migrating this database for a minute; it holds the advisory lock "
-        "(" MIGRATION_LOCK ") in pg_locks. Try again when it is done");
+        "another session is migrating this database and was not done within lock_timeout; it holds "
+        "the advisory lock (" MIGRATION_LOCK ") in pg_locks. Try again when it is done");
   } else if (PQresultStatus(result) != PGRES_TUPLES_OK) {
     fail(migration, "locking the schema: %s", PQerrorMessage(migration->pg));
   }

@@ -84,10 +84,12 @@ with Session(uri) as node, Session(uri) as dump:
 equal(psql("SELECT count(*) FROM pgcursus.schema_files WHERE name LIKE '%gone%' OR checksum = 'old'", uri), "0",
       "an_upgrade_re_applies_functions_and_forgets_those_that_are_gone")
 
-# A lock that is held for ever is reported. The session's own time-out is a minute; the role's is not used.
+# A lock that is held for ever is reported; how long to wait may be chosen.
 uri = fresh("locked")
 with Session(uri) as holder:
     holder.run("SELECT pg_advisory_lock(1885823843, 1)")
+    status, output = migrate(uri + "?options=-c%20lock_timeout%3D200")
+    ok(status != 0 and "another session is migrating" in output, "waiting_for_another_migrator_ends_in_time", output)
     waiting = start(uri)
     ok(any(psql("SELECT count(*) FROM pg_stat_activity WHERE datname = 'locked' AND wait_event = 'advisory'") == "1"
            for _ in range(200)), "a_migrator_waits_for_another")
