@@ -57,6 +57,23 @@ def test_pipelined_requests_are_answered_in_order(client, make_topic):
     assert [client.recv().request_id for _ in expected] == expected
 
 
+@pytest.mark.parametrize(
+    "second",
+    [("CONSUME", lambda t: dict(topic=t, partition=0, offset=0, member="m", batch=1)), ("HELP", lambda t: {}),
+     ("DESCRIBE", lambda t: {"topic": t}), ("LIST_OFFSETS", lambda t: {"topic": t})], ids=lambda pair: pair[0])
+def test_pipelined_requests_start_at_once_when_their_turn_comes(client, topic, second):
+    """Nothing sleeps between the end of one request and the start of the next that has arrived already."""
+    command, fields = second
+    client.publish(topic, "x")
+    start = time.monotonic()
+    for _ in range(30):
+        client.send("PUBLISH", fields_of(topic))
+        client.send(command, fields(topic))
+    for _ in range(60):
+        client.recv()
+    assert time.monotonic() - start < 0.6 * SLOWNESS
+
+
 def test_request_ids_need_not_be_unique_or_rising(client):
     ids = [9, 9, 1, (1 << 64) - 1, 5]
     for number in ids:

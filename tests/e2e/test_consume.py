@@ -387,6 +387,20 @@ def test_a_policy_change_is_obeyed_on_every_node_at_once(client, second_client, 
             "insufficient_in_sync_replicas", current="1", required="3")
 
 
+def test_a_refusal_is_never_made_from_what_a_node_remembers(client, second_client, topic):
+    """Once a change that allows something is acknowledged, no node may go on refusing."""
+    for _ in range(10):
+        client.call("CREATE", topic=topic, auth_policy="deny_write")
+        refused(second_client, "PUBLISH", dict(topic=topic, partition=0, producerId="p", message="y"),
+                "NOT_AUTHORIZED_FOR_TOPIC", operation="write", topic=topic)
+        client.call("CREATE", topic=topic, auth_policy="open")
+        second_client.publish(topic, "x")
+        client.call("CREATE", topic=topic, auth_policy="deny_read")
+        refused(client, "CONSUME", request_of(topic, {}), "NOT_AUTHORIZED_FOR_TOPIC", operation="read", topic=topic)
+        client.call("CREATE", topic=topic, auth_policy="open")
+        second_client.consume(topic)
+
+
 def test_reads_through_compression_of_a_large_answer(broker, topic):
     payload = bytes(range(256)) * 8192  # 2 MiB: above the size that goes to the worker threads
     with broker.client([1]) as client:

@@ -118,6 +118,22 @@ def test_idempotent_publishes_survive_terminated_sessions_without_an_error(start
         assert len(records) - len(offsets) in (0, 1)
 
 
+@pytest.mark.parametrize("pause", [0, 0.05, 0.3])
+def test_a_broker_stopped_while_it_reconnects_ends_cleanly(start_broker, own_cluster, own_database, pause):
+    broker = start_broker(own_database, append_lanes=16, read_connections=8)
+    own, where = backends(own_database)
+    sql(own, f"SELECT pg_terminate_backend(pid) {where}")
+    time.sleep(pause)
+    broker.stop()
+
+
+def test_a_broker_stopped_while_the_database_is_down_ends_cleanly(start_broker, own_cluster, own_database):
+    broker = start_broker(own_database)
+    own_cluster.stop()
+    time.sleep(0.3)
+    broker.stop()
+
+
 def test_a_blocked_partition_gets_retryable_errors_and_others_go_on(start_broker, own_cluster, own_database):
     broker = start_broker(own_database, append_lock_timeout_ms=400)
     with broker.client() as client, broker.client() as other:
