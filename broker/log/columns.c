@@ -235,7 +235,24 @@ static void merge_producers(struct columns *columns, const struct columns *other
   append_elements(&columns->arrays[COLUMN_PRODUCER_EPOCHS], &other->arrays[COLUMN_PRODUCER_EPOCHS]);
 }
 
+static void copy_all(struct columns *columns, const struct columns *other) {
+  for (int i = 0; i < COLUMN_COUNT; i++) {
+    buffer_append_slice(&columns->arrays[i], buffer_slice(&other->arrays[i]));
+  }
+  buffer_append_slice(&columns->producer_id, buffer_slice(&other->producer_id));
+  columns->producer_epoch = other->producer_epoch;
+  columns->first_sequence = other->first_sequence;
+  columns->last_sequence = other->last_sequence;
+  columns->sequence_form = other->sequence_form;
+  columns->record_count = other->record_count;
+  columns->byte_count = other->byte_count;
+}
+
 void columns_merge(struct columns *columns, const struct columns *other) {
+  if (columns->record_count == 0) {
+    copy_all(columns, other);
+    return;
+  }
   append_elements(&columns->arrays[COLUMN_PAYLOADS], &other->arrays[COLUMN_PAYLOADS]);
   static const enum column optional[] = {COLUMN_KEYS,           COLUMN_TIMESTAMPS,
                                          COLUMN_EVENT_TYPES,    COLUMN_SCHEMA_VERSIONS,
