@@ -10,7 +10,7 @@ MAKEFLAGS  += --no-builtin-rules
 PACKAGES := build-essential pkg-config libev-dev libpq-dev libssl-dev zlib1g-dev liblz4-dev libsnappy-dev \
             libjson-c-dev uthash-dev libyaml-dev libmicrohttpd-dev libisal-dev libcmocka-dev \
             postgresql-15 postgresql-client-15 postgresql-15-pgtap postgresql-15-plpgsql-check libtap-parser-sourcehandler-pgtap-perl \
-            python3 python3-pytest util-linux procps git
+            python3 python3-pytest util-linux procps git curl
 LINT_PACKAGES := clang-format clang-tidy clang shellcheck yamllint
 FUZZ_PACKAGES := clang libclang-rt-14-dev
 
@@ -28,7 +28,7 @@ endif
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 WARNINGS := -Wall -Wextra -Wformat=2 -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
-DEFINES  := -D_GNU_SOURCE -DPGCURSUS_VERSION='"$(VERSION)"'
+DEFINES  := -D_GNU_SOURCE
 PG_CFLAGS := $(shell pkg-config --cflags libpq 2>/dev/null)
 INCLUDES := -Ibroker -Iclient/lib -I$(BUILD)/gen $(PG_CFLAGS)
 CFLAGS   := -std=c17 $(OPTIMIZE) $(WARNINGS) $(DEFINES) $(INCLUDES) -pthread
@@ -36,6 +36,16 @@ LDFLAGS  := $(OPTIMIZE) -pthread
 CODEC_LIBS  := -lz -llz4 -lsnappy -lisal
 BROKER_LIBS := $(CODEC_LIBS) -lev -lpq -ljson-c -lyaml -lmicrohttpd -lssl -lcrypto -lm
 CLIENT_LIBS := $(CODEC_LIBS) -lssl -lcrypto -lm
+
+# One short line a file; `make V=1` shows the commands.
+V ?= 0
+ifeq ($(V),1)
+say =
+Q   =
+else
+say = @printf '  %-5s %s\n' $(1) $(2);
+Q   = @
+endif
 
 # ---------------------------------------------------------------- sources
 BROKER_SOURCES := $(filter-out broker/main.c,$(shell find broker -name '*.c' | LC_ALL=C sort))
@@ -56,38 +66,44 @@ UNIT_PROGRAMS   := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SOURCES))
 build: $(BUILD)/pgcursusd $(BUILD)/pgcursus $(BUILD)/libpgcursus.a ## the broker, the CLI and the client library
 
 $(BUILD)/obj/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$<)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+
+# The two programs that print their version.
+$(BUILD)/obj/broker/main.o $(BUILD)/obj/client/cli/main.o: CFLAGS += -DPGCURSUS_VERSION='"$(VERSION)"'
 
 $(BUILD)/gen/sql_files.c: tools/embed-sql $(SQL_FILES) sql
-	@mkdir -p $(@D)
-	tools/embed-sql sql > $@.tmp && mv $@.tmp $@
+	$(call say,SQL,$@)mkdir -p $(@D)
+	$(Q)tools/embed-sql sql > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/obj/gen/sql_files.o: $(BUILD)/gen/sql_files.c
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	$(call say,CC,$<)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
 
 $(BUILD)/libbroker.a: $(BROKER_OBJECTS)
-	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR,$@)rm -f $@
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/libpgcursus.a: $(LIBRARY_OBJECTS)
-	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR,$@)rm -f $@
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/pgcursusd: $(BUILD)/obj/broker/main.o $(BUILD)/libbroker.a
-	$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@
 
 $(BUILD)/pgcursus: $(CLI_OBJECTS) $(BUILD)/libpgcursus.a
-	$(CC) $(LDFLAGS) $^ $(CLIENT_LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(CLIENT_LIBS) -o $@
 
 $(BUILD)/pgcursus-floor: $(call object,$(wildcard bench/*.c)) $(BUILD)/libbroker.a
-	$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@
+
+$(BUILD)/list-commands: $(call object,tools/list_commands.c) $(BUILD)/libbroker.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@
 
 # Each unit test is a program of its own: it may replace a seam without touching the others.
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(call object,$(UNIT_SUPPORT)) $(BUILD)/libbroker.a $(BUILD)/libpgcursus.a
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -lcmocka -o $@
+	$(call say,LD,$@)mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -lcmocka -o $@
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
@@ -142,7 +158,7 @@ lint: deps deps-lint ## formatting, static analysis, shell and YAML checks
 	@tools/lint
 
 .PHONY: docs
-docs: build ## regenerate the reference pages made from tables in the code
+docs: build $(BUILD)/list-commands ## regenerate the reference pages made from tables in the code
 	@tools/docs
 
 .PHONY: clean
