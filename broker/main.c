@@ -1,4 +1,5 @@
-/* pgcursusd: reads the configuration, brings the schema up to date, runs one node until it is told to stop. */
+/* pgcursusd: reads the configuration, brings the schema up to date, runs one node until it is told
+ * to stop. */
 #include <ev.h>
 #include <signal.h>
 #include <stdio.h>

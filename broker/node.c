@@ -1,4 +1,5 @@
-/* Wires the parts together, and nothing more: no part knows another but through what it is given here. */
+/* Wires the parts together, and nothing more: no part knows another but through what it is given
+ * here. */
 #include "node.h"
 
 #include <ev.h>
@@ -104,7 +105,8 @@ static unsigned readiness(void *context, struct http_check *checks, unsigned cap
   checks[count++] =
       (struct http_check){.name = "broker", .state = node->draining ? "stopping" : "ok"};
   if (count < capacity) {
-    checks[count++] = (struct http_check){.name = "database", .state = db_health_text(&node->health)};
+    checks[count++] =
+        (struct http_check){.name = "database", .state = db_health_text(&node->health)};
   }
   return count;
 }
@@ -137,7 +139,8 @@ static void on_trim(struct ev_loop *loop, ev_timer *timer, int events) {
   struct node *node = timer->data;
   (void)loop;
   (void)events;
-  if (node->budget.peak == node->trimmed_at_peak || node->budget.used > node->budget.limit / 16) return;
+  if (node->budget.peak == node->trimmed_at_peak || node->budget.used > node->budget.limit / 16)
+    return;
   malloc_trim(0);
   node->budget.peak = node->budget.used;
   node->trimmed_at_peak = node->budget.peak;
@@ -149,8 +152,8 @@ static const char *or_default(const char *text, const char *otherwise) {
   return text && *text ? text : otherwise;
 }
 
-/* What clients are told: the configured address, or the bound one. An address that means "every interface" is no use
- * to a client, so the host then becomes localhost. */
+/* What clients are told: the configured address, or the bound one. An address that means "every
+ * interface" is no use to a client, so the host then becomes localhost. */
 static void choose_advertised(struct node *node) {
   const struct config *config = node->config;
   const char *bound = listener_address(node->listener);
@@ -296,8 +299,8 @@ static bool open_workers(struct node *node) {
   return false;
 }
 
-/* The node takes clients once PostgreSQL has been reached for the first time, so that a port that answers is one
- * that works. */
+/* The node takes clients once PostgreSQL has been reached for the first time, so that a port that
+ * answers is one that works. */
 static void on_startup_tick(struct ev_loop *loop, ev_timer *timer, int events) {
   struct node *node = timer->data;
   (void)events;

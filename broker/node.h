@@ -7,11 +7,13 @@
 struct ev_loop;
 struct node;
 
-/* Opens everything. NULL, with a line in the log, when a port cannot be had. `config` passes to the node. */
+/* Opens everything. NULL, with a line in the log, when a port cannot be had. `config` passes to the
+ * node. */
 struct node *node_open(struct ev_loop *loop, struct config *config)
     __attribute__((warn_unused_result));
 
-/* Stops accepting and lets requests in progress finish, within the drain timeout; then breaks the loop. */
+/* Stops accepting and lets requests in progress finish, within the drain timeout; then breaks the
+ * loop. */
 void node_drain(struct node *node);
 
 /* Reads the configuration again. */

@@ -23,11 +23,14 @@ static void print_permissions(unsigned permissions) {
 }
 
 int main(void) {
-  static const char *const availability[] = {"served", "answers `unknown_command` for now", "internal"};
+  static const char *const availability[] = {"served", "answers `unknown_command` for now",
+                                             "internal"};
   size_t count;
   const struct command *commands = command_table(&count);
-  puts("# CRS2 commands\n\nMade by `make docs` from the table in `broker/crs2/commands.c`. Fields in brackets "
-       "are optional.\n");
+  puts(
+      "# CRS2 commands\n\nMade by `make docs` from the table in `broker/crs2/commands.c`. Fields "
+      "in brackets "
+      "are optional.\n");
   puts("| id | command | fields | permissions | |\n|---|---|---|---|---|");
   for (size_t i = 0; i < count; i++) {
     const struct command *command = &commands[i];

@@ -35,7 +35,8 @@ bool auth_login(struct call *call, struct slice principal, struct slice token) {
 }
 
 static bool is_auth_field(const struct request_field *field) {
-  return slice_equals_text(field->name, "principal") || slice_equals_text(field->name, "auth_token");
+  return slice_equals_text(field->name, "principal") ||
+         slice_equals_text(field->name, "auth_token");
 }
 
 bool auth_fields_only(const struct call *call) {
@@ -62,7 +63,8 @@ static bool check_inline(struct call *call) {
   return true;
 }
 
-/* The permissions a call needs: the table's, but for FIND_COORDINATOR, where they hang on what is looked for. */
+/* The permissions a call needs: the table's, but for FIND_COORDINATOR, where they hang on what is
+ * looked for. */
 static unsigned needed_permissions(const struct call *call) {
   if (call->command->id == COMMAND_FIND_COORDINATOR && call_field(call, "group").length == 0 &&
       (call_field(call, "transactional_id").length || call_field(call, "txn").length ||
@@ -109,7 +111,8 @@ static bool check_permissions(struct call *call) {
   return true;
 }
 
-/* ------------------------------------------------------------------ the policy of the topic named */
+/* ------------------------------------------------------------------ the policy of the topic named
+ */
 
 struct policy_check {
   struct topic_load load; /* first */
@@ -122,7 +125,8 @@ static bool policy_allows(struct call *call, const struct topic *topic, struct s
   const char *principal = session_principal(call->session);
   unsigned needed = call->command->permissions;
   const char *denied = NULL;
-  if ((needed & CONFIG_PERMISSION_TOPIC_READ) && !topic_allows(topic, TOPIC_READ_ACCESS, principal)) {
+  if ((needed & CONFIG_PERMISSION_TOPIC_READ) &&
+      !topic_allows(topic, TOPIC_READ_ACCESS, principal)) {
     denied = "read";
   } else if ((needed & CONFIG_PERMISSION_TOPIC_WRITE) &&
              !topic_allows(topic, TOPIC_WRITE_ACCESS, principal)) {
@@ -134,8 +138,8 @@ static bool policy_allows(struct call *call, const struct topic *topic, struct s
   return false;
 }
 
-static void on_policy_loaded(struct topic_load *load, enum control_status status, struct topic *topic,
-                             const char *reason) {
+static void on_policy_loaded(struct topic_load *load, enum control_status status,
+                             struct topic *topic, const char *reason) {
   struct policy_check *check = (struct policy_check *)load;
   struct call *call = check->call;
   if (status != CONTROL_OK) {

@@ -1,7 +1,8 @@
 /* One request in progress, from its frame to its answer.
  *
- * A call outlives its connection when the client goes away meanwhile: handlers that wait for the database keep it and
- * answer as usual, and the answer is dropped. Everything it allocates is in its arena. */
+ * A call outlives its connection when the client goes away meanwhile: handlers that wait for the
+ * database keep it and answer as usual, and the answer is dropped. Everything it allocates is in
+ * its arena. */
 #ifndef PGCURSUS_CRS2_CALL_H
 #define PGCURSUS_CRS2_CALL_H
 
@@ -36,10 +37,10 @@ struct call {
   bool is_batch; /* the payload is a CBV2 batch */
   struct batch batch;
   struct arena batch_arena; /* the batch's records; goes with the payload */
-  const char *refusal;  /* why the payload cannot be read */
-  bool is_refused_batch; /* ... but it was meant as a batch: answered, not cut off */
-  bool wants_no_answer; /* acks=0: never a frame */
-  bool closes_session;  /* EXIT */
+  const char *refusal;      /* why the payload cannot be read */
+  bool is_refused_batch;    /* ... but it was meant as a batch: answered, not cut off */
+  bool wants_no_answer;     /* acks=0: never a frame */
+  bool closes_session;      /* EXIT */
   int64_t started_us;
   int64_t deadline_us; /* monotonic */
   void *state;         /* the handler's own, in the arena */
@@ -63,13 +64,15 @@ void call_reply_format(struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void call_reply_bytes(struct call *call, struct slice payload);
 
-/* OK with a payload that `build` appends to a buffer; on a worker thread when `expected_bytes` is large. `built`
- * (may be NULL) is called on the loop before the call ends, to give back what `build` needed. */
+/* OK with a payload that `build` appends to a buffer; on a worker thread when `expected_bytes` is
+ * large. `built` (may be NULL) is called on the loop before the call ends, to give back what
+ * `build` needed. */
 void call_reply_built(struct call *call, size_t expected_bytes,
                       void (*build)(struct call *call, struct buffer *out),
                       void (*built)(struct call *call));
 
-/* A typed error; class and retryable come from the registry by code. Field values are copied. `message` may be NULL. */
+/* A typed error; class and retryable come from the registry by code. Field values are copied.
+ * `message` may be NULL. */
 void call_fail_with(struct call *call, const char *code, const struct error_field *fields,
                     size_t field_count, const char *message);
 
@@ -80,10 +83,9 @@ void call_fail_with(struct call *call, const char *code, const struct error_fiel
 #define FIELD_NUMBER(call, field_name, number) \
   { slice_text(field_name), slice_text(arena_format(&(call)->arena, "%lld", (long long)(number))) }
 
-#define call_fail(call, code, ...)                                            \
-  call_fail_with((call), (code), (const struct error_field[]){__VA_ARGS__},   \
-                 sizeof((const struct error_field[]){__VA_ARGS__}) /          \
-                     sizeof(struct error_field),                              \
+#define call_fail(call, code, ...)                                                               \
+  call_fail_with((call), (code), (const struct error_field[]){__VA_ARGS__},                      \
+                 sizeof((const struct error_field[]){__VA_ARGS__}) / sizeof(struct error_field), \
                  NULL)
 #define call_fail_plain(call, code) call_fail_with((call), (code), NULL, 0, NULL)
 
@@ -96,8 +98,8 @@ struct slice call_field(const struct call *call, const char *name);
 /* True when the field was sent, even empty. */
 bool call_has_field(const struct call *call, const char *name);
 
-/* Forgets the request's bytes early, when a handler has taken what it needs of a large one. Slices of the payload are
- * invalid afterwards. */
+/* Forgets the request's bytes early, when a handler has taken what it needs of a large one. Slices
+ * of the payload are invalid afterwards. */
 void call_release_payload(struct call *call);
 
 /* Moves the charge on the memory budget to `bytes` in all. */

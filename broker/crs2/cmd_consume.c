@@ -1,8 +1,8 @@
-/* CONSUME: reads records of one topic, or of every topic that a pattern matches, and waits for some when there are none
- * (commands-1 3.2).
+/* CONSUME: reads records of one topic, or of every topic that a pattern matches, and waits for some
+ * when there are none (commands-1 3.2).
  *
- * A consume goes round: register as a waiter, read each topic in turn, answer if anything came or the time is
- * over, else wait for a wake-up and go round again. */
+ * A consume goes round: register as a waiter, read each topic in turn, answer if anything came or
+ * the time is over, else wait for a wake-up and go round again. */
 #include <ev.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ struct consume {
   int64_t wait_until_us; /* 0: do not wait */
   struct source *sources;
   unsigned source_count;
-  unsigned current; /* source being read */
+  unsigned current;    /* source being read */
   int64_t next_offset; /* of that source */
   unsigned stale_rounds;
   bool reading;
@@ -198,7 +198,8 @@ static void on_read(struct read_request *request, const struct read_result *resu
     consume->next_offset = result->batches[i]->last_offset + 1;
   }
   bool is_full = consume_answer_is_full(&consume->answer, consume->max_records);
-  /* Batches of which nothing is visible are passed over, or the reader would stand before them for ever. */
+  /* Batches of which nothing is visible are passed over, or the reader would stand before them for
+   * ever. */
   bool goes_on = result->batch_count > 0 && consume->answer.records == 0 &&
                  (!result->bounds_known || consume->next_offset < result->end_offset);
   if (!is_full && !goes_on) next_source(consume);
@@ -294,8 +295,8 @@ static bool check_topic(struct consume *consume, const struct topic *topic) {
 }
 
 static void add_source(struct consume *consume, struct topic *topic) {
-  consume->sources = memory_resize(consume->sources,
-                                   (consume->source_count + 1) * sizeof *consume->sources);
+  consume->sources =
+      memory_resize(consume->sources, (consume->source_count + 1) * sizeof *consume->sources);
   consume->sources[consume->source_count++] = (struct source){.topic = topic_retain(topic)};
 }
 
@@ -312,8 +313,8 @@ static void fail_not_found(struct consume *consume) {
   call_fail(call, "topic_not_found", FIELD_SLICE("topic", consume->topic));
 }
 
-static void on_topic_loaded(struct topic_load *load, enum control_status status, struct topic *topic,
-                            const char *reason) {
+static void on_topic_loaded(struct topic_load *load, enum control_status status,
+                            struct topic *topic, const char *reason) {
   struct consume *consume = (struct consume *)((char *)load - offsetof(struct consume, load));
   if (status != CONTROL_OK) {
     settle_failed(consume);
@@ -453,9 +454,8 @@ static bool read_position(struct consume *consume) {
     return false;
   }
   /* Nothing lies beyond a bigint, so such an offset is one beyond the end. */
-  consume->offset = consume->requested_offset > INT64_MAX - 1
-                        ? INT64_MAX - 1
-                        : (int64_t)consume->requested_offset;
+  consume->offset = consume->requested_offset > INT64_MAX - 1 ? INT64_MAX - 1
+                                                              : (int64_t)consume->requested_offset;
   return true;
 }
 

@@ -1,5 +1,5 @@
-/* CREATE: makes a topic or patches the fields that are given (commands-1 2.1). Checks 1 to 13 need no database and are
- * made here, in order; the rest is made by pgcursus.create_topic(). */
+/* CREATE: makes a topic or patches the fields that are given (commands-1 2.1). Checks 1 to 13 need
+ * no database and are made here, in order; the rest is made by pgcursus.create_topic(). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 #include "db/control.h"
 #include "log/topics.h"
 
-#define EXPECTED "CREATE topic=<name> [partitions=<N>] [replication_factor=<N>] [idempotent=<bool>] ..."
+#define EXPECTED \
+  "CREATE topic=<name> [partitions=<N>] [replication_factor=<N>] [idempotent=<bool>] ..."
 
 /* Positions of the parameters of pgcursus.create_topic(). */
 enum create_parameter {
@@ -43,7 +44,8 @@ struct creation {
   struct slice topic;
 };
 
-/* Each reader leaves the parameter NULL when the field is absent. False: the call has been answered. */
+/* Each reader leaves the parameter NULL when the field is absent. False: the call has been
+ * answered. */
 
 static bool read_count(struct creation *creation, const char *name, enum create_parameter place,
                        const char *code) {
@@ -128,8 +130,7 @@ static const char *canonical_cleanup_policy(struct arena *arena, struct slice te
 static bool read_cleanup_policy(struct creation *creation) {
   struct call *call = creation->call;
   if (!call_has_field(call, "cleanup_policy")) return true;
-  const char *policy =
-      canonical_cleanup_policy(&call->arena, call_field(call, "cleanup_policy"));
+  const char *policy = canonical_cleanup_policy(&call->arena, call_field(call, "cleanup_policy"));
   if (policy == NULL) {
     return fail_policy(call, "cleanup_policy", "must be delete, compact or delete,compact");
   }

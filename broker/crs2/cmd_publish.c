@@ -1,5 +1,6 @@
-/* PUBLISH: what both forms have in common (commands-1 4): finding the topic, the checks against it, the append, and
- * the acknowledgement. A definition that turns out to be stale is read again and the checks are repeated. */
+/* PUBLISH: what both forms have in common (commands-1 4): finding the topic, the checks against it,
+ * the append, and the acknowledgement. A definition that turns out to be stale is read again and
+ * the checks are repeated. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,16 @@
 #include "crs2/publish.h"
 #include "crs2/session.h"
 
-/* Definitions change rarely; more stale answers in a row than this mean that something else is wrong. */
+/* Definitions change rarely; more stale answers in a row than this mean that something else is
+ * wrong. */
 #define MAX_ATTEMPTS 50u
 
-/* Payloads below this are kept until the answer; above it memory matters more than a second copy of a few fields. */
+/* Payloads below this are kept until the answer; above it memory matters more than a second copy of
+ * a few fields. */
 #define KEEP_PAYLOAD_BYTES (64u * 1024u)
 
-/* What a frame adds to a record on its way to a consumer: batch head, length, versions, two topic patterns, producer
- * numbers, and a little for compressed forms of incompressible bytes. */
+/* What a frame adds to a record on its way to a consumer: batch head, length, versions, two topic
+ * patterns, producer numbers, and a little for compressed forms of incompressible bytes. */
 #define DELIVERY_OVERHEAD 1024u
 
 bool publish_acks_are_none(struct slice acks, bool is_batch) {
@@ -44,8 +47,7 @@ bool publish_check_size(struct call *call, const struct log_record *record) {
 struct publish *publish_create(struct call *call, struct slice topic) {
   struct publish *publish = arena_allocate_zeroed(&call->arena, sizeof *publish);
   publish->call = call;
-  publish->topic =
-      slice_of(arena_copy_text(&call->arena, topic), topic.length);
+  publish->topic = slice_of(arena_copy_text(&call->arena, topic), topic.length);
   return publish;
 }
 
@@ -54,13 +56,13 @@ struct publish *publish_create(struct call *call, struct slice topic) {
 static void acknowledge(struct publish *publish, int64_t last_offset) {
   struct call *call = publish->call;
   struct buffer out = {0};
-  buffer_append_format(&out, "{\"status\":\"OK\",\"last_offset\":%lld,\"producer_id\":",
-                       (long long)last_offset);
-  text_append_json_string(&out, publish->producer_id);
   buffer_append_format(
-      &out, ",\"producer_epoch\":%lld,\"seq_start\":%lld,\"seq_end\":%lld,\"leader\":",
-      (long long)publish->producer_epoch, (long long)publish->first_sequence,
-      (long long)publish->last_sequence);
+      &out, "{\"status\":\"OK\",\"last_offset\":%lld,\"producer_id\":", (long long)last_offset);
+  text_append_json_string(&out, publish->producer_id);
+  buffer_append_format(&out,
+                       ",\"producer_epoch\":%lld,\"seq_start\":%lld,\"seq_end\":%lld,\"leader\":",
+                       (long long)publish->producer_epoch, (long long)publish->first_sequence,
+                       (long long)publish->last_sequence);
   text_append_json_string(&out, slice_text(call->crs2->advertised));
   buffer_append_u8(&out, '}');
   call_reply_bytes(call, buffer_slice(&out));
@@ -74,10 +76,11 @@ static void fail_broker_error(struct call *call, const char *reason) {
 static void fail_sequence(struct publish *publish, const char *what,
                           const struct append_result *result) {
   struct call *call = publish->call;
-  fail_broker_error(call, arena_format(&call->arena, "idempotency %s for producer %.*s: expected %lld, got %lld",
-                                       what, (int)publish->producer_id.length,
-                                       (const char *)publish->producer_id.data,
-                                       (long long)result->expected, (long long)result->current));
+  fail_broker_error(
+      call,
+      arena_format(&call->arena, "idempotency %s for producer %.*s: expected %lld, got %lld", what,
+                   (int)publish->producer_id.length, (const char *)publish->producer_id.data,
+                   (long long)result->expected, (long long)result->current));
 }
 
 static void fail_unavailable(struct call *call, const char *reason) {
@@ -115,8 +118,9 @@ static void answer_refusal(struct publish *publish, const struct append_result *
       call_fail(call, "request_timeout", FIELD_TEXT("outcome", "not_accepted"));
       break;
     case APPEND_UNKNOWN:
-      call_fail(call, "replication_unavailable",
-                FIELD_TEXT("reason", arena_format(&call->arena, "outcome unknown: %s", result->reason)));
+      call_fail(
+          call, "replication_unavailable",
+          FIELD_TEXT("reason", arena_format(&call->arena, "outcome unknown: %s", result->reason)));
       break;
     case APPEND_UNAVAILABLE:
       fail_unavailable(call, result->reason);
@@ -228,8 +232,8 @@ static void fail_not_found(struct publish *publish) {
   call_fail(publish->call, "topic_not_found", FIELD_SLICE("topic", publish->topic));
 }
 
-static void on_topic_loaded(struct topic_load *load, enum control_status status, struct topic *topic,
-                            const char *reason) {
+static void on_topic_loaded(struct topic_load *load, enum control_status status,
+                            struct topic *topic, const char *reason) {
   struct publish *publish = (struct publish *)((char *)load - offsetof(struct publish, load));
   if (status != CONTROL_OK) {
     finish(publish);

@@ -8,11 +8,10 @@
 #include "crs2/handlers.h"
 #include "crs2/publish.h"
 
-#define TRANSACTION_FIELDS                                                          \
-  (RECORD_HAS_TRANSACTIONAL_ID | RECORD_HAS_TRANSACTION_STATE |                     \
-   RECORD_HAS_TRANSACTION_MARKER | RECORD_HAS_CONTROL_TYPE |                        \
-   RECORD_HAS_CONTROL_VERSION | RECORD_HAS_CONTROL_EPOCH | RECORD_HAS_CONTROL_KEY | \
-   RECORD_HAS_CONTROL_VALUE)
+#define TRANSACTION_FIELDS                                                                      \
+  (RECORD_HAS_TRANSACTIONAL_ID | RECORD_HAS_TRANSACTION_STATE | RECORD_HAS_TRANSACTION_MARKER | \
+   RECORD_HAS_CONTROL_TYPE | RECORD_HAS_CONTROL_VERSION | RECORD_HAS_CONTROL_EPOCH |            \
+   RECORD_HAS_CONTROL_KEY | RECORD_HAS_CONTROL_VALUE)
 
 /* What outlives the payload of a large batch. */
 struct batch_facts {
@@ -34,7 +33,8 @@ static bool has_transaction_fields(const struct batch *batch) {
 }
 
 /* Steps 7 to 11 of the table; the topic is known, and write access comes before the acks value. */
-static bool check_against_topic(struct publish *publish, const struct topic *topic, bool idempotent) {
+static bool check_against_topic(struct publish *publish, const struct topic *topic,
+                                bool idempotent) {
   const struct batch_facts *facts = publish->source;
   if (!publish_check_write_access(publish, topic) || !publish_check_replay_topic(publish, topic)) {
     return false;
@@ -83,8 +83,8 @@ static bool convert_record(struct call *call, const struct record *record, struc
   return publish_check_size(call, out);
 }
 
-/* Rows hold about the same number of bytes; an idempotent one holds one producer's session only, since its
- * producer columns are the deduplication state. */
+/* Rows hold about the same number of bytes; an idempotent one holds one producer's session only,
+ * since its producer columns are the deduplication state. */
 static bool starts_new_row(const struct columns *row, const struct log_record *record,
                            bool deduplicate) {
   if (row == NULL || row->idempotent != deduplicate) return true;
@@ -119,8 +119,8 @@ static void note_acknowledgement(struct publish *publish, const struct batch *ba
   if (batch->record_count == 0) return;
   const struct record *first = &batch->records[0];
   const struct record *last = &batch->records[batch->record_count - 1];
-  publish->producer_id = slice_of(arena_copy_text(&publish->call->arena, last->producer_id),
-                                  last->producer_id.length);
+  publish->producer_id =
+      slice_of(arena_copy_text(&publish->call->arena, last->producer_id), last->producer_id.length);
   publish->producer_epoch = last->epoch;
   publish->first_sequence = (int64_t)first->sequence;
   publish->last_sequence = (int64_t)last->sequence;

@@ -159,7 +159,8 @@ static int32_t choose_partition(struct publish *publish, const struct single *si
 }
 
 /* 13 to 18. */
-static bool check_against_topic(struct publish *publish, const struct topic *topic, bool idempotent) {
+static bool check_against_topic(struct publish *publish, const struct topic *topic,
+                                bool idempotent) {
   struct call *call = publish->call;
   struct single *single = publish->source;
   if (!publish_check_replay_topic(publish, topic)) return false;

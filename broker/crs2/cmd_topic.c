@@ -1,5 +1,5 @@
-/* LIST, DESCRIBE, METADATA and LIST_OFFSETS: questions about topics (commands-1 2.5, 2.7 to 2.9). Each asks PostgreSQL,
- * so that the answer is never older than the question. */
+/* LIST, DESCRIBE, METADATA and LIST_OFFSETS: questions about topics (commands-1 2.5, 2.7 to 2.9).
+ * Each asks PostgreSQL, so that the answer is never older than the question. */
 #include <json-c/json.h>
 #include <string.h>
 
@@ -44,7 +44,8 @@ static void fail_topic_not_found(struct call *call, struct slice topic) {
   call_fail(call, "topic_not_found", FIELD_SLICE("topic", topic));
 }
 
-/* Asks for a topic and its partitions (or the one named); a name that cannot exist is not looked up. */
+/* Asks for a topic and its partitions (or the one named); a name that cannot exist is not looked
+ * up. */
 static void describe(struct call *call, const int32_t *partition,
                      void (*answer)(struct topic_query *, const PGresult *)) {
   struct topic_query *query = create_query(call, answer);
@@ -262,7 +263,8 @@ static void append_offsets(struct buffer *out, const PGresult *rows) {
   }
 }
 
-/* The checks stand in the order of commands-1 2.9: the topic and its policy come before the partition. */
+/* The checks stand in the order of commands-1 2.9: the topic and its policy come before the
+ * partition. */
 static void answer_list_offsets(struct topic_query *query, const PGresult *rows) {
   struct call *call = query->call;
   if (PQntuples(rows) == 0) {
@@ -303,8 +305,8 @@ void handle_list_offsets(struct call *call) {
   }
   bool given;
   int64_t partition = 0;
-  bool one = read_partition(call, &given, &partition) && given && partition >= 0 &&
-             partition <= INT32_MAX;
+  bool one =
+      read_partition(call, &given, &partition) && given && partition >= 0 && partition <= INT32_MAX;
   int32_t number = (int32_t)(one ? partition : 0);
   describe(call, one ? &number : NULL, answer_list_offsets);
 }

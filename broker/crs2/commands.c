@@ -16,17 +16,21 @@
 #define TRANSACTION CONFIG_PERMISSION_TRANSACTION
 
 #define SERVED(name, permissions, handler, fields, summary) \
-  {COMMAND_##name, #name, permissions, COMMAND_SERVED, true, false, handler, fields, summary}
+  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, false, handler, fields, summary }
 #define SERVED_BARE(name, permissions, handler, summary) \
-  {COMMAND_##name, #name, permissions, COMMAND_SERVED, true, true, handler, "", summary}
+  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, true, handler, "", summary }
 #define LATER(name, permissions, fields, summary) \
-  {COMMAND_##name, #name, permissions, COMMAND_LATER, true, false, NULL, fields, summary}
+  { COMMAND_##name, #name, permissions, COMMAND_LATER, true, false, NULL, fields, summary }
 #define UNLISTED(name, permissions, fields, summary) \
-  {COMMAND_##name, #name, permissions, COMMAND_LATER, false, false, NULL, fields, summary}
-#define INTERNAL(name) \
-  {COMMAND_##name, #name, 0, COMMAND_INTERNAL, false, false, NULL, "", "internal to the reference's brokers"}
+  { COMMAND_##name, #name, permissions, COMMAND_LATER, false, false, NULL, fields, summary }
+#define INTERNAL(name)                                                  \
+  {                                                                     \
+    COMMAND_##name, #name, 0, COMMAND_INTERNAL, false, false, NULL, "", \
+        "internal to the reference's brokers"                           \
+  }
 
-/* Listed rows stand in the order of HELP (commands-1 2.6). Required fields come first; the rest is in brackets. */
+/* Listed rows stand in the order of HELP (commands-1 2.6). Required fields come first; the rest is
+ * in brackets. */
 static const struct command commands[] = {
     SERVED(CREATE, ADMIN, handle_create,
            "topic [partitions replication_factor idempotent event_sourcing aggregate_replay "
@@ -40,9 +44,10 @@ static const struct command commands[] = {
            "topic producerId message [acks partition key seqNum epoch isIdempotent event_type "
            "schema_version aggregate_version metadata], or a batch",
            "Appends a record or a batch"),
-    SERVED(CONSUME, READ | GROUP, handle_consume,
-           "topic partition offset member [group isolation batch wait_ms autoOffsetReset generation]",
-           "Reads records, waiting for some when asked to"),
+    SERVED(
+        CONSUME, READ | GROUP, handle_consume,
+        "topic partition offset member [group isolation batch wait_ms autoOffsetReset generation]",
+        "Reads records, waiting for some when asked to"),
     LATER(STREAM, READ | GROUP, "topic partition group [member offset isolation batch]",
           "Pushes records as they come"),
     LATER(JOIN_GROUP, GROUP, "group member [topic]", "Joins a consumer group"),
@@ -90,7 +95,8 @@ static const struct command commands[] = {
           "Changes a topic's minimum of in-sync replicas"),
     LATER(AGGREGATE_REPLAY_PROOF, READ, "topic match_id [partition expected_last_sequence]",
           "Proves an aggregate's events complete"),
-    LATER(AGGREGATE_EVENT_RANGE_READ, READ, "topic match_id from_sequence to_sequence [max_records]",
+    LATER(AGGREGATE_EVENT_RANGE_READ, READ,
+          "topic match_id from_sequence to_sequence [max_records]",
           "Reads a range of an aggregate's events"),
     {COMMAND_AUTH, "AUTH", 0, COMMAND_SERVED, false, false, handle_auth, "principal token",
      "Authenticates the connection"},
@@ -129,8 +135,8 @@ const struct command *command_find(uint16_t id) {
   return id < COMMAND_COUNT ? by_id[id] : NULL;
 }
 
-/* acks=0 asks for silence whatever becomes of the request (commands-1 4.3), so it is looked at before anything else
- * is. */
+/* acks=0 asks for silence whatever becomes of the request (commands-1 4.3), so it is looked at
+ * before anything else is. */
 static void note_silence(struct call *call) {
   if (call->command->id != COMMAND_PUBLISH || call->is_refused_batch) return;
   struct slice acks = call->is_batch ? call->batch.acks : call_field(call, "acks");

@@ -1,5 +1,5 @@
-/* The table of CRS2 commands: everything that is known of a command stands in its row. Dispatch, HELP, permission checks
- * and the reference page are made from it. */
+/* The table of CRS2 commands: everything that is known of a command stands in its row. Dispatch,
+ * HELP, permission checks and the reference page are made from it. */
 #ifndef PGCURSUS_CRS2_COMMANDS_H
 #define PGCURSUS_CRS2_COMMANDS_H
 
@@ -20,7 +20,7 @@ struct command {
   const char *name;
   unsigned permissions; /* set of enum config_permission; all are needed */
   enum command_availability availability;
-  bool is_listed;      /* in HELP; rows stand in HELP's order */
+  bool is_listed;       /* in HELP; rows stand in HELP's order */
   bool takes_no_fields; /* any argument is unknown_command (crs2-wire 9.1) */
   void (*handle)(struct call *call);
   const char *fields; /* for people: required ones in capitals' place, see docs */
@@ -33,7 +33,8 @@ const struct command *command_find(uint16_t id);
 /* All rows, in order. */
 const struct command *command_table(size_t *count);
 
-/* Runs a call whose payload has been read: the common checks of commands-1 1.2, then the handler. */
+/* Runs a call whose payload has been read: the common checks of commands-1 1.2, then the handler.
+ */
 void command_dispatch(struct call *call);
 
 #endif

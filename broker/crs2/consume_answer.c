@@ -7,7 +7,8 @@
 #include "crs2/wire/batch.h"
 #include "crs2/wire/frame.h"
 
-/* Room left below the frame limit, so that a compressed form that is larger than the plain one still fits. */
+/* Room left below the frame limit, so that a compressed form that is larger than the plain one
+ * still fits. */
 #define ANSWER_MAX_BYTES (FRAME_MAX_PAYLOAD - (1u << 20))
 
 /* However full the memory budget is, a reader gets this much, so that everybody gets on. */
@@ -52,7 +53,8 @@ bool consume_answer_is_full(const struct consume_answer *answer, int64_t max_rec
   return answer->records >= (uint64_t)max_records || answer->bytes >= ANSWER_MAX_BYTES;
 }
 
-int64_t consume_answer_room(const struct consume_answer *answer, const struct memory_budget *budget) {
+int64_t consume_answer_room(const struct consume_answer *answer,
+                            const struct memory_budget *budget) {
   int64_t room = (int64_t)ANSWER_MAX_BYTES - (int64_t)answer->bytes;
   int64_t free_bytes = (int64_t)budget->limit - (int64_t)budget->used;
   if (room > free_bytes / 4) room = free_bytes / 4;
@@ -99,8 +101,8 @@ static bool add_part(struct batch_writer *writer, const struct consume_answer *a
   return true;
 }
 
-void consume_answer_build(const struct consume_answer *answer, struct slice topic, int32_t partition,
-                          struct buffer *out) {
+void consume_answer_build(const struct consume_answer *answer, struct slice topic,
+                          int32_t partition, struct buffer *out) {
   struct batch_writer writer;
   batch_writer_begin(&writer, out, topic, partition);
   for (unsigned i = 0; i < answer->part_count; i++) {

@@ -33,14 +33,15 @@ void consume_answer_add(struct consume_answer *answer, struct log_batch *batch, 
 
 bool consume_answer_is_full(const struct consume_answer *answer, int64_t max_records);
 
-/* Bytes that may still be read for this answer: what a frame holds, and less when requests in progress already hold much
- * of the memory budget. */
-int64_t consume_answer_room(const struct consume_answer *answer, const struct memory_budget *budget);
+/* Bytes that may still be read for this answer: what a frame holds, and less when requests in
+ * progress already hold much of the memory budget. */
+int64_t consume_answer_room(const struct consume_answer *answer,
+                            const struct memory_budget *budget);
 
-/* Appends the CBV2 batch: at most max_records records, at most what fits a frame, at least one if there is any. Touches
- * only the answer, so it may run on a worker thread. */
-void consume_answer_build(const struct consume_answer *answer, struct slice topic, int32_t partition,
-                          struct buffer *out);
+/* Appends the CBV2 batch: at most max_records records, at most what fits a frame, at least one if
+ * there is any. Touches only the answer, so it may run on a worker thread. */
+void consume_answer_build(const struct consume_answer *answer, struct slice topic,
+                          int32_t partition, struct buffer *out);
 
 void consume_answer_release(struct consume_answer *answer);
 

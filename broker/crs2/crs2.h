@@ -47,8 +47,8 @@ void crs2_init(struct crs2 *crs2);
 /* Takes a new connection: the listener's accept callback, with the struct crs2 as context. */
 void crs2_accept(struct connection *connection, void *crs2);
 
-/* Lets requests in progress finish, ends waits, and closes each connection as soon as it has nothing left to
- * answer. */
+/* Lets requests in progress finish, ends waits, and closes each connection as soon as it has
+ * nothing left to answer. */
 void crs2_drain(struct crs2 *crs2);
 
 /* True when nothing is in progress and no session is open. */

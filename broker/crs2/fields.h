@@ -17,11 +17,12 @@ bool field_parse_u64(struct slice text, uint64_t *value) __attribute__((warn_unu
 /* "true" or "false" in any letter case, blanks around it ignored. */
 bool field_parse_bool(struct slice text, bool *value) __attribute__((warn_unused_result));
 
-/* NULL when it is a topic name: 1 to 249 bytes of A-Z a-z 0-9 . _ - =, not "." or ".."; else why not. */
+/* NULL when it is a topic name: 1 to 249 bytes of A-Z a-z 0-9 . _ - =, not "." or ".."; else why
+ * not. */
 const char *field_check_topic_name(struct slice text) __attribute__((warn_unused_result));
 
-/* Group, member, producer and transactional ids: 1 to 249 bytes of UTF-8, no white space, no control bytes (ruling D-3;
- * they are stored as text, hence UTF-8). */
+/* Group, member, producer and transactional ids: 1 to 249 bytes of UTF-8, no white space, no
+ * control bytes (ruling D-3; they are stored as text, hence UTF-8). */
 bool field_is_identifier(struct slice text);
 
 /* May be stored as text: UTF-8 without NUL. */

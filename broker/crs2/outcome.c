@@ -18,8 +18,8 @@ static void fail_refused(struct call *call, const char *code, const char *detail
       if (count == MAX_DETAIL_FIELDS) break;
       fields[count++] = (struct error_field){
           .name = slice_text(arena_copy_text(&call->arena, slice_text(name))),
-          .value = slice_text(
-              arena_copy_text(&call->arena, slice_text(value ? json_object_get_string(value) : "")))};
+          .value = slice_text(arena_copy_text(
+              &call->arena, slice_text(value ? json_object_get_string(value) : "")))};
     }
   }
   json_object_put(object);

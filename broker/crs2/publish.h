@@ -1,4 +1,5 @@
-/* What single and batch PUBLISH share: one publish from its checks to its acknowledgement. Private to cmd_publish*.c. */
+/* What single and batch PUBLISH share: one publish from its checks to its acknowledgement. Private
+ * to cmd_publish*.c. */
 #ifndef PGCURSUS_CRS2_PUBLISH_H
 #define PGCURSUS_CRS2_PUBLISH_H
 
@@ -17,7 +18,8 @@ struct publish {
   bool acks_all;
   bool wants_idempotence; /* isIdempotent, or the batch's flag */
   unsigned attempts;
-  /* The checks that need the topic, and the choice of the partition; false when the call has been answered. */
+  /* The checks that need the topic, and the choice of the partition; false when the call has been
+   * answered. */
   bool (*check)(struct publish *publish, const struct topic *topic, bool idempotent);
   /* Makes the rows; false when the call has been answered. Called once. */
   bool (*build)(struct publish *publish, bool idempotent);

@@ -1,5 +1,5 @@
-/* Reads frames off a connection and writes answers on it, in order. Decides what closes a connection (crs2-wire 15);
- * what a command means is none of its business. */
+/* Reads frames off a connection and writes answers on it, in order. Decides what closes a
+ * connection (crs2-wire 15); what a command means is none of its business. */
 #include "crs2/session.h"
 
 #include <stdlib.h>
@@ -64,7 +64,8 @@ const char *session_peer(const struct session *session) {
 /* ------------------------------------------------------------------ ending */
 
 static void cut_off(struct session *session, const char *reason) {
-  log_event(LOG_INFO, "closing a connection", "peer", session_peer(session), "reason", reason, NULL);
+  log_event(LOG_INFO, "closing a connection", "peer", session_peer(session), "reason", reason,
+            NULL);
   connection_close(session->connection, reason);
 }
 
@@ -100,7 +101,8 @@ static void on_deadline(struct connection *connection, void *owner) {
 
 /* ------------------------------------------------------------------ the handshake */
 
-/* True when a whole handshake was taken; false when more input is needed or the connection was closed. */
+/* True when a whole handshake was taken; false when more input is needed or the connection was
+ * closed. */
 static bool read_handshake(struct session *session) {
   struct slice input = connection_input(session->connection);
   if (input.length < FRAME_HEADER_SIZE) {
@@ -160,7 +162,8 @@ static bool read_handshake(struct session *session) {
 
 /* ------------------------------------------------------------------ requests */
 
-/* Checks, decompresses and decodes the payload. Runs on a worker for large ones, so it touches the call only. */
+/* Checks, decompresses and decodes the payload. Runs on a worker for large ones, so it touches the
+ * call only. */
 static void read_payload(struct call *call) {
   call->refusal = frame_decode_payload(&call->header, buffer_slice(&call->encoded), &call->decoded,
                                        &call->payload);
@@ -205,7 +208,8 @@ static void read_payload_done(struct worker_job *job) {
   dispatch(call_of_job(job));
 }
 
-/* Starts the next request when it is there. False when there is none, or the connection was closed. */
+/* Starts the next request when it is there. False when there is none, or the connection was closed.
+ */
 static bool start_request(struct session *session) {
   struct connection *connection = session->connection;
   struct slice input = connection_input(connection);

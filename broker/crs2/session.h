@@ -1,4 +1,5 @@
-/* One client connection speaking CRS2: negotiation, then requests one at a time, answered in order. */
+/* One client connection speaking CRS2: negotiation, then requests one at a time, answered in order.
+ */
 #ifndef PGCURSUS_CRS2_SESSION_H
 #define PGCURSUS_CRS2_SESSION_H
 
@@ -7,8 +8,8 @@
 struct call;
 struct session;
 
-/* A call has its answer in call->frame (or none, by acks=0): sends it, frees the call, goes on with the next
- * request. */
+/* A call has its answer in call->frame (or none, by acks=0): sends it, frees the call, goes on with
+ * the next request. */
 void session_call_finished(struct call *call);
 
 /* The principal that the connection acts as, or NULL. */

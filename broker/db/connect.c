@@ -12,18 +12,13 @@
 PGconn *db_open_session(const char *conninfo, const char *application_name, int64_t timeout_ms) {
   char timeout[24];
   snprintf(timeout, sizeof timeout, "%lld", (long long)((timeout_ms + 999) / 1000));
-  /* libpq lets a later keyword win, so defaults stand before the connection string (dbname, which it
-   * expands) and what the node relies on stands after it. */
-  const char *const keywords[] = {"connect_timeout",
-                                  "tcp_user_timeout",
-                                  "keepalives_idle",
-                                  "keepalives_interval",
-                                  "keepalives_count",
-                                  "target_session_attrs",
-                                  "fallback_application_name",
-                                  "dbname",
-                                  "client_encoding",
-                                  NULL};
+  /* libpq lets a later keyword win, so defaults stand before the connection string (dbname, which
+   * it expands) and what the node relies on stands after it. */
+  const char *const keywords[] = {"connect_timeout",           "tcp_user_timeout",
+                                  "keepalives_idle",           "keepalives_interval",
+                                  "keepalives_count",          "target_session_attrs",
+                                  "fallback_application_name", "dbname",
+                                  "client_encoding",           NULL};
   const char *const values[] = {timeout,      "10000",          "10",     "5",    "3",
                                 "read-write", application_name, conninfo, "UTF8", NULL};
   return PQconnectdbParams(keywords, values, 1);
@@ -48,9 +43,8 @@ static bool run_sql(PGconn *pg, const char *sql) {
 
 static bool prepare_all(PGconn *pg, const struct db_statement *statements, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
-    PGresult *result =
-        PQprepare(pg, statements[i].name, statements[i].sql, (int)statements[i].parameter_count,
-                  statements[i].parameter_types);
+    PGresult *result = PQprepare(pg, statements[i].name, statements[i].sql,
+                                 (int)statements[i].parameter_count, statements[i].parameter_types);
     ExecStatusType status = PQresultStatus(result);
     PQclear(result);
     if (status != PGRES_COMMAND_OK) return false;

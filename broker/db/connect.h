@@ -1,5 +1,5 @@
-/* Opening a PostgreSQL session: a blocking affair (names, TLS, authentication, preparing), so it runs on a
- * worker thread; and the one call by which statements are sent. */
+/* Opening a PostgreSQL session: a blocking affair (names, TLS, authentication, preparing), so it
+ * runs on a worker thread; and the one call by which statements are sent. */
 #ifndef PGCURSUS_DB_CONNECT_H
 #define PGCURSUS_DB_CONNECT_H
 
@@ -18,8 +18,8 @@ struct db_connect {
   const struct db_statement *statements;
   unsigned statement_count;
   int64_t timeout_ms;
-  /* Called on the loop. Exactly one of `pg` (in pipeline mode, non-blocking, owned by the callee) and `error`
-   * (one line, to be freed) is set. */
+  /* Called on the loop. Exactly one of `pg` (in pipeline mode, non-blocking, owned by the callee)
+   * and `error` (one line, to be freed) is set. */
   void (*done)(struct db_connect *connect);
   void *owner;
   PGconn *pg;
@@ -28,8 +28,9 @@ struct db_connect {
 
 void db_connect_start(struct worker_pool *workers, struct db_connect *connect);
 
-/* Opens a session with the project's defaults (time-outs, keepalives, a primary when several hosts are given,
- * UTF-8), each of which the connection string may override. Blocks. Never NULL; check PQstatus(). */
+/* Opens a session with the project's defaults (time-outs, keepalives, a primary when several hosts
+ * are given, UTF-8), each of which the connection string may override. Blocks. Never NULL; check
+ * PQstatus(). */
 PGconn *db_open_session(const char *conninfo, const char *application_name, int64_t timeout_ms);
 
 /* Queues one call in pipeline mode; false when the session is broken. */

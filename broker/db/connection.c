@@ -1,7 +1,9 @@
-/* Owns a PGconn, its watchers and the queue of batches in flight. Knows nothing of what statements mean.
+/* Owns a PGconn, its watchers and the queue of batches in flight. Knows nothing of what statements
+ * mean.
  *
- * A connection is in exactly one state, and set_state() is the one place that changes it. The PGconn is
- * touched by one thread at a time: by the loop, except while a worker has it (connecting, or DB_BULK). */
+ * A connection is in exactly one state, and set_state() is the one place that changes it. The
+ * PGconn is touched by one thread at a time: by the loop, except while a worker has it (connecting,
+ * or DB_BULK). */
 #include "db/connection.h"
 
 #include <assert.h>
@@ -19,8 +21,8 @@
 /* Parameters of a batch above this many bytes are sent by a worker. */
 #define BULK_PARAMETER_BYTES (1u << 20)
 
-/* libpq's buffers grow to the largest message and never shrink; above this a connection is replaced when it
- * is next idle. */
+/* libpq's buffers grow to the largest message and never shrink; above this a connection is replaced
+ * when it is next idle. */
 #define BLOATED_MESSAGE_BYTES (8u << 20)
 
 #define RETRY_FIRST_MS 50
@@ -95,7 +97,8 @@ unsigned db_connection_in_flight(const struct db_connection *connection) {
 
 /* ------------------------------------------------------------------ batches */
 
-static void enqueue_batch(struct db_connection *connection, struct db_batch *batch, unsigned count) {
+static void enqueue_batch(struct db_connection *connection, struct db_batch *batch,
+                          unsigned count) {
   batch->next = NULL;
   batch->call_count = count;
   batch->answered = 0;
@@ -148,9 +151,10 @@ static void complete_batch(struct db_batch *batch) {
   if (batch->failed) {
     finish_batch(batch, DB_REFUSED, &batch->failure);
   } else if (batch->wait_was_cancelled) {
-    const struct db_failure failure = {.sqlstate = "57014",
-                                       .message = "the wait for a synchronous standby was cancelled",
-                                       .detail = ""};
+    const struct db_failure failure = {
+        .sqlstate = "57014",
+        .message = "the wait for a synchronous standby was cancelled",
+        .detail = ""};
     finish_batch(batch, DB_UNKNOWN, &failure);
   } else {
     finish_batch(batch, DB_COMMITTED, NULL);
@@ -176,8 +180,8 @@ static void take_result(struct db_batch *batch, const PGresult *result) {
   }
 }
 
-/* The prepared statements no longer fit the database (functions replaced with other result types, or a
- * pooler in between): only a new session helps. */
+/* The prepared statements no longer fit the database (functions replaced with other result types,
+ * or a pooler in between): only a new session helps. */
 static bool session_is_spoiled(const struct db_batch *batch) {
   return batch->failed && (strcmp(batch->failure.sqlstate, "0A000") == 0 ||
                            strcmp(batch->failure.sqlstate, "26000") == 0);
@@ -297,11 +301,12 @@ static void on_answer_overdue(struct ev_loop *loop, ev_timer *timer, int events)
   struct db_connection *connection = timer->data;
   (void)loop;
   (void)events;
-  if (connection->state == DB_READY) lose_connection(connection, "PostgreSQL gave no answer in time");
+  if (connection->state == DB_READY)
+    lose_connection(connection, "PostgreSQL gave no answer in time");
 }
 
-/* A synchronous commit whose wait was cancelled reports success with this warning: the record is on the
- * primary but perhaps nowhere else, so it must not be acknowledged as replicated. */
+/* A synchronous commit whose wait was cancelled reports success with this warning: the record is on
+ * the primary but perhaps nowhere else, so it must not be acknowledged as replicated. */
 static void on_notice(void *argument, const PGresult *result) {
   struct db_connection *connection = argument;
   const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
@@ -310,8 +315,8 @@ static void on_notice(void *argument, const PGresult *result) {
     connection->head->wait_was_cancelled = true;
   } else if (strncmp(sqlstate, "00", 2) != 0) {
     log_event(LOG_WARN, "PostgreSQL warns", "session", connection->options.application_name,
-              "sqlstate", sqlstate, "message",
-              PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY), NULL);
+              "sqlstate", sqlstate, "message", PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
+              NULL);
   }
 }
 
@@ -388,12 +393,13 @@ static void send_bulk(struct db_connection *connection, struct db_batch *batch,
   unwatch_socket(connection);
   ev_timer_stop(connection->options.loop, &connection->answer_timer);
   set_state(connection, DB_BULK);
-  connection->bulk = (struct bulk_job){.job = {.run = run_bulk, .done = bulk_done},
-                                       .connection = connection,
-                                       .batch = batch,
-                                       .calls = calls,
-                                       .count = count,
-                                       .results = memory_allocate_zeroed(count, sizeof(PGresult *))};
+  connection->bulk =
+      (struct bulk_job){.job = {.run = run_bulk, .done = bulk_done},
+                        .connection = connection,
+                        .batch = batch,
+                        .calls = calls,
+                        .count = count,
+                        .results = memory_allocate_zeroed(count, sizeof(PGresult *))};
   worker_pool_submit(connection->options.bulk_workers, &connection->bulk.job);
 }
 
@@ -484,14 +490,15 @@ static void connect_done(struct db_connect *connect) {
 }
 
 static void start_connecting(struct db_connection *connection) {
-  connection->connect = (struct db_connect){.conninfo = connection->options.conninfo,
-                                            .application_name = connection->options.application_name,
-                                            .setup = connection->options.setup,
-                                            .statements = connection->options.statements,
-                                            .statement_count = connection->options.statement_count,
-                                            .timeout_ms = connection->options.connect_timeout_ms,
-                                            .done = connect_done,
-                                            .owner = connection};
+  connection->connect =
+      (struct db_connect){.conninfo = connection->options.conninfo,
+                          .application_name = connection->options.application_name,
+                          .setup = connection->options.setup,
+                          .statements = connection->options.statements,
+                          .statement_count = connection->options.statement_count,
+                          .timeout_ms = connection->options.connect_timeout_ms,
+                          .done = connect_done,
+                          .owner = connection};
   db_connect_start(connection->options.connect_workers, &connection->connect);
 }
 
@@ -546,7 +553,8 @@ static void lose_connection(struct db_connection *connection, const char *reason
 }
 
 void db_connection_reset(struct db_connection *connection, const char *reason) {
-  if (connection->state == DB_READY && !connection->dispatching) lose_connection(connection, reason);
+  if (connection->state == DB_READY && !connection->dispatching)
+    lose_connection(connection, reason);
 }
 
 struct db_connection *db_connection_open(const struct db_connection_options *options) {
@@ -573,8 +581,8 @@ void db_connection_close(struct db_connection *connection) {
     return;
   }
   enum db_connection_state state = connection->state;
-  bool worker_has_it = (state == DB_CONNECTING || state == DB_DOWN) &&
-                       !ev_is_active(&connection->retry_timer);
+  bool worker_has_it =
+      (state == DB_CONNECTING || state == DB_DOWN) && !ev_is_active(&connection->retry_timer);
   ev_timer_stop(connection->options.loop, &connection->retry_timer);
   if (connection->pg) drop_session(connection);
   set_state(connection, DB_CLOSED);

@@ -1,9 +1,10 @@
 /* One PostgreSQL connection on the event loop, in libpq's pipeline mode, reconnecting by itself.
  *
- * Work is sent as batches: some prepared statements with binary parameters and one Sync, which makes a batch
- * one transaction. Several batches may be in flight; they finish in order. Connecting (names, TLS,
- * authentication, preparing) blocks and so happens on a worker thread. A batch whose parameters are
- * large is sent and awaited on a worker thread too, since libpq copies what it sends. */
+ * Work is sent as batches: some prepared statements with binary parameters and one Sync, which
+ * makes a batch one transaction. Several batches may be in flight; they finish in order. Connecting
+ * (names, TLS, authentication, preparing) blocks and so happens on a worker thread. A batch whose
+ * parameters are large is sent and awaited on a worker thread too, since libpq copies what it
+ * sends. */
 #ifndef PGCURSUS_DB_CONNECTION_H
 #define PGCURSUS_DB_CONNECTION_H
 
@@ -38,8 +39,9 @@ struct db_call {
 enum db_outcome {
   DB_COMMITTED, /* the Sync answered without an error: the transaction is committed */
   DB_REFUSED,   /* PostgreSQL reported an error: the transaction is rolled back */
-  DB_UNKNOWN,   /* the connection was lost, or the wait for a standby cancelled: it may have committed */
-  DB_UNSENT,    /* nothing was sent: there is no connection */
+  DB_UNKNOWN, /* the connection was lost, or the wait for a standby cancelled: it may have committed
+               */
+  DB_UNSENT,  /* nothing was sent: there is no connection */
 };
 
 /* What went wrong; valid during the callback only. Texts are never NULL. */
@@ -50,12 +52,13 @@ struct db_failure {
   unsigned call; /* index of the call that failed */
 };
 
-/* Embedded in the sender's own struct. `on_result` is called for each call that gave rows; what it learns
- * counts only when `on_done` says DB_COMMITTED. `on_done` is called exactly once, never before
- * db_connection_send() has returned. */
+/* Embedded in the sender's own struct. `on_result` is called for each call that gave rows; what it
+ * learns counts only when `on_done` says DB_COMMITTED. `on_done` is called exactly once, never
+ * before db_connection_send() has returned. */
 struct db_batch {
   void (*on_result)(struct db_batch *batch, unsigned call, const PGresult *result);
-  void (*on_done)(struct db_batch *batch, enum db_outcome outcome, const struct db_failure *failure);
+  void (*on_done)(struct db_batch *batch, enum db_outcome outcome,
+                  const struct db_failure *failure);
   /* private to db/connection.c */
   struct db_batch *next;
   unsigned call_count;
@@ -77,8 +80,9 @@ struct db_connection_options {
   const struct db_statement *statements;
   unsigned statement_count;
   int64_t connect_timeout_ms;
-  int64_t retry_max_ms;    /* greatest pause between attempts */
-  int64_t answer_limit_ms; /* a batch without an answer for that long means the connection is dead */
+  int64_t retry_max_ms; /* greatest pause between attempts */
+  int64_t
+      answer_limit_ms; /* a batch without an answer for that long means the connection is dead */
   /* State changed: ready, or lost (`reason` says why), or still not reachable (`reason` again). */
   void (*on_state)(struct db_connection *connection, void *owner, bool ready, const char *reason);
   void (*on_notify)(void *owner, const char *channel, const char *payload); /* may be NULL */
@@ -110,8 +114,8 @@ void db_connection_send(struct db_connection *connection, struct db_batch *batch
 /* Drops the connection (what is in flight becomes unknown) and reconnects. */
 void db_connection_reset(struct db_connection *connection, const char *reason);
 
-/* Ends it for good; batches in flight are reported as unknown. Frees the connection, at once or when its
- * worker has returned it. */
+/* Ends it for good; batches in flight are reported as unknown. Frees the connection, at once or
+ * when its worker has returned it. */
 void db_connection_close(struct db_connection *connection);
 
 #endif

@@ -1,4 +1,5 @@
-/* Runs control-plane calls on a few SERIALIZABLE sessions. Knows statements as numbers, not what they mean. */
+/* Runs control-plane calls on a few SERIALIZABLE sessions. Knows statements as numbers, not what
+ * they mean. */
 #include "db/control.h"
 
 #include <ev.h>
@@ -149,7 +150,8 @@ static void on_result(struct db_batch *batch, unsigned index, const PGresult *re
   session->running->rows = PQcopyResult(result, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
 }
 
-static void on_done(struct db_batch *batch, enum db_outcome outcome, const struct db_failure *failure) {
+static void on_done(struct db_batch *batch, enum db_outcome outcome,
+                    const struct db_failure *failure) {
   struct session *session = (struct session *)batch;
   struct control *control = session->control;
   struct control_call *call = session->running;
@@ -229,7 +231,8 @@ void control_submit(struct control *control, struct control_call *call) {
   }
 }
 
-static void on_state(struct db_connection *connection, void *owner, bool ready, const char *reason) {
+static void on_state(struct db_connection *connection, void *owner, bool ready,
+                     const char *reason) {
   struct session *session = owner;
   (void)connection;
   db_health_report(session->control->options.health, session->was_ready, ready, reason);
@@ -270,10 +273,10 @@ struct control *control_open(const struct control_options *options) {
   control->setup[0] = control->setup_statement_timeout;
   control->setup[1] = "SET default_transaction_isolation = 'serializable'";
   control->setup[2] = "SET jit = off";
-  control->retries_total =
-      metric_with(metric_counter("pgcursus_control_retries_total",
-                                 "Control-plane transactions repeated after a conflict.", NULL, NULL),
-                  NULL, NULL);
+  control->retries_total = metric_with(
+      metric_counter("pgcursus_control_retries_total",
+                     "Control-plane transactions repeated after a conflict.", NULL, NULL),
+      NULL, NULL);
   ev_prepare_init(&control->prepare, on_prepare);
   ev_timer_init(&control->tick, on_tick, 0., TICK_SECONDS);
   control->prepare.data = control->tick.data = control;

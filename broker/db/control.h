@@ -1,5 +1,6 @@
-/* The control-plane caller: one SQL function a call, in a SERIALIZABLE transaction of its own, tried again on
- * serialization failures and deadlocks until the call's deadline. Clients never see those. */
+/* The control-plane caller: one SQL function a call, in a SERIALIZABLE transaction of its own,
+ * tried again on serialization failures and deadlocks until the call's deadline. Clients never see
+ * those. */
 #ifndef PGCURSUS_DB_CONTROL_H
 #define PGCURSUS_DB_CONTROL_H
 
@@ -33,11 +34,11 @@ struct control_result {
   const char *detail;   /* CONTROL_REFUSED: a JSON object of fields, or empty */
 };
 
-/* Embedded in the caller's struct; parameters and what they point to stay valid until `on_done`, which is called
- * exactly once, never before control_submit() has returned. */
+/* Embedded in the caller's struct; parameters and what they point to stay valid until `on_done`,
+ * which is called exactly once, never before control_submit() has returned. */
 struct control_call {
   enum control_statement statement;
-  bool is_read_only; /* may be sent again after a lost connection */
+  bool is_read_only;   /* may be sent again after a lost connection */
   int64_t deadline_us; /* monotonic */
   struct db_parameter parameters[CONTROL_MAX_PARAMETERS];
   union db_scalar scalars[CONTROL_MAX_PARAMETERS];

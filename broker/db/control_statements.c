@@ -3,15 +3,15 @@
 
 #include "db/values.h"
 
-#define TOPIC_COLUMNS                                                                             \
-  "topic, log_id, partition_count, replication_factor, idempotent, event_sourcing, "              \
-  "aggregate_replay, min_in_sync_replicas, cleanup_policy, retention_hours, retention_bytes, "    \
+#define TOPIC_COLUMNS                                                                          \
+  "topic, log_id, partition_count, replication_factor, idempotent, event_sourcing, "           \
+  "aggregate_replay, min_in_sync_replicas, cleanup_policy, retention_hours, retention_bytes, " \
   "partitioner, auth_policy, read_acl, write_acl, revision, lifecycle_epoch"
 
 static const Oid create_topic_types[] = {
-    DB_TEXT, DB_INT4, DB_INT4, DB_BOOL,       DB_BOOL,       DB_BOOL, DB_INT4,
-    DB_TEXT, DB_INT8, DB_INT8, DB_TEXT,       DB_TEXT,       DB_TEXT_ARRAY, DB_TEXT_ARRAY,
-    DB_INT4, DB_TEXT, DB_INT8, DB_INT8,       DB_INT8,
+    DB_TEXT, DB_INT4, DB_INT4, DB_BOOL, DB_BOOL, DB_BOOL,       DB_INT4,
+    DB_TEXT, DB_INT8, DB_INT8, DB_TEXT, DB_TEXT, DB_TEXT_ARRAY, DB_TEXT_ARRAY,
+    DB_INT4, DB_TEXT, DB_INT8, DB_INT8, DB_INT8,
 };
 static const Oid text_type[] = {DB_TEXT};
 static const Oid describe_types[] = {DB_TEXT, DB_INT4};
@@ -32,8 +32,9 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                 ", partition, leader_epoch, earliest_offset, end_offset"
                                 " FROM pgcursus.describe_topic($1,$2)",
                                 COUNT(describe_types), describe_types},
-    [CONTROL_LIST_TOPICS] = {"list_topics",
-                             "SELECT topic, auth_policy, read_acl, log_id, partition_count, revision"
-                             " FROM pgcursus.list_topics()",
-                             0, NULL},
+    [CONTROL_LIST_TOPICS] =
+        {"list_topics",
+         "SELECT topic, auth_policy, read_acl, log_id, partition_count, revision"
+         " FROM pgcursus.list_topics()",
+         0, NULL},
 };

@@ -28,7 +28,8 @@ void db_health_report(struct db_health *health, bool was_ready, bool is_ready, c
     health->reason[0] = '\0';
     log_event(LOG_INFO, "PostgreSQL is available", NULL);
   } else if (!ready && health->was_ready) {
-    log_event(LOG_WARN, "PostgreSQL is not available; clients get retryable errors until it is back",
+    log_event(LOG_WARN,
+              "PostgreSQL is not available; clients get retryable errors until it is back",
               "reason", health->reason, NULL);
   }
   health->was_ready = ready;

@@ -1,4 +1,5 @@
-/* Whether PostgreSQL can be used: counts sessions that are ready, logs the changes once, feeds /ready. */
+/* Whether PostgreSQL can be used: counts sessions that are ready, logs the changes once, feeds
+ * /ready. */
 #ifndef PGCURSUS_DB_HEALTH_H
 #define PGCURSUS_DB_HEALTH_H
 

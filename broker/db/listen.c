@@ -35,12 +35,14 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events) {
   struct listen *listen = timer->data;
   (void)loop;
   (void)events;
-  if (db_connection_can_send(listen->connection) && db_connection_in_flight(listen->connection) == 0) {
+  if (db_connection_can_send(listen->connection) &&
+      db_connection_in_flight(listen->connection) == 0) {
     db_connection_send(listen->connection, &listen->batch, &listen->ping, 1);
   }
 }
 
-static void on_state(struct db_connection *connection, void *owner, bool ready, const char *reason) {
+static void on_state(struct db_connection *connection, void *owner, bool ready,
+                     const char *reason) {
   struct listen *listen = owner;
   (void)connection;
   bool was_active = listen->active;

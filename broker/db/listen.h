@@ -1,4 +1,5 @@
-/* The node's one LISTEN session: never inside a transaction, checked often, replaced when it is silent. */
+/* The node's one LISTEN session: never inside a transaction, checked often, replaced when it is
+ * silent. */
 #ifndef PGCURSUS_DB_LISTEN_H
 #define PGCURSUS_DB_LISTEN_H
 

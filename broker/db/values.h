@@ -1,4 +1,5 @@
-/* Binary values of statements: parameters built in place and results read back (network byte order). */
+/* Binary values of statements: parameters built in place and results read back (network byte
+ * order). */
 #ifndef PGCURSUS_DB_VALUES_H
 #define PGCURSUS_DB_VALUES_H
 

@@ -1,5 +1,5 @@
-/* The HTTP end points /live, /ready, /health, / and /metrics (commands-1 section 6, "Health answers"), served by
- * libmicrohttpd on the broker's own loop: no thread, no blocking. */
+/* The HTTP end points /live, /ready, /health, / and /metrics (commands-1 section 6, "Health
+ * answers"), served by libmicrohttpd on the broker's own loop: no thread, no blocking. */
 #ifndef PGCURSUS_HTTP_HTTP_H
 #define PGCURSUS_HTTP_HTTP_H
 

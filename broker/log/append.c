@@ -1,5 +1,6 @@
-/* The lanes: queues of publishes, each with a PostgreSQL session of its own. Decides what leaves together and what is
- * said to whom afterwards; append_group.c does the encoding. Must never report success before a commit. */
+/* The lanes: queues of publishes, each with a PostgreSQL session of its own. Decides what leaves
+ * together and what is said to whom afterwards; append_group.c does the encoding. Must never report
+ * success before a commit. */
 #include "log/append.h"
 
 #include <ev.h>
@@ -31,7 +32,7 @@ struct lane {
   struct db_connection *connection;
   bool was_ready;
   bool in_flight;
-  bool durability_known;        /* the session's synchronous_commit is as below */
+  bool durability_known; /* the session's synchronous_commit is as below */
   bool durability_waits;
   struct item_queue queue;
   struct append_group group;
@@ -41,7 +42,7 @@ struct append {
   struct append_options options;
   struct lane *lanes;
   unsigned pending;
-  ev_prepare prepare;  /* groups what arrived in this turn of the loop */
+  ev_prepare prepare; /* groups what arrived in this turn of the loop */
   ev_timer sweep_timer;
   bool prepare_active;
   bool closing;
@@ -85,7 +86,8 @@ static void answer_failure(struct append *append, struct append_item *item,
   answer(append, item, &(struct append_result){.status = status, .reason = reason});
 }
 
-/* Fails everything that waits in a lane. The queue is detached first: callbacks may submit again. */
+/* Fails everything that waits in a lane. The queue is detached first: callbacks may submit again.
+ */
 static void fail_queue(struct lane *lane, enum append_status status, const char *reason) {
   struct append_item *item = lane->queue.head;
   lane->queue.head = NULL;
@@ -100,16 +102,18 @@ static void fail_queue(struct lane *lane, enum append_status status, const char 
 /* ------------------------------------------------------------------ choosing a group */
 
 static bool belongs_to_group(const struct append_group *group, const struct append_item *item,
-                             size_t bytes, unsigned partitions, const struct append_options *options) {
+                             size_t bytes, unsigned partitions,
+                             const struct append_options *options) {
   if (group->item_count == 0) return true;
-  return !item->alone && item->row_count == 1 && item->wait_for_replicas == group->wait_for_replicas &&
+  return !item->alone && item->row_count == 1 &&
+         item->wait_for_replicas == group->wait_for_replicas &&
          bytes + item->bytes <= options->group_max_bytes &&
          group->item_count < options->group_max_items && partitions < GROUP_MAX_PARTITIONS;
 }
 
-/* Moves items from the queue to the group. Those that wait for standbys and those that do not never share a
- * group: the others stay where they are and lead the next one. An item of several rows leaves alone, since
- * its refusal has to take all its rows back. */
+/* Moves items from the queue to the group. Those that wait for standbys and those that do not never
+ * share a group: the others stay where they are and lead the next one. An item of several rows
+ * leaves alone, since its refusal has to take all its rows back. */
 static void choose_group(struct lane *lane) {
   struct append_group *group = &lane->group;
   const struct append_options *options = &lane->append->options;
@@ -119,7 +123,8 @@ static void choose_group(struct lane *lane) {
   while (*place != NULL) {
     struct append_item *item = *place;
     if (!belongs_to_group(group, item, bytes, partitions, options)) {
-      if (item->alone || item->row_count > 1 || group->item_count >= options->group_max_items) break;
+      if (item->alone || item->row_count > 1 || group->item_count >= options->group_max_items)
+        break;
       place = &item->next;
       continue;
     }
@@ -155,10 +160,15 @@ static void pump(struct lane *lane) {
 /* ------------------------------------------------------------------ outcomes */
 
 static enum append_status status_of_answer(int status) {
-  static const enum append_status statuses[] = {
-      APPEND_OK,          APPEND_DUPLICATE,    APPEND_STALE,                APPEND_NO_PARTITION,
-      APPEND_TOO_FEW_REPLICAS, APPEND_STALE_EPOCH, APPEND_SEQUENCE_GAP,
-      APPEND_WRONG_FIRST_SEQUENCE, APPEND_ORIGINAL_UNKNOWN};
+  static const enum append_status statuses[] = {APPEND_OK,
+                                                APPEND_DUPLICATE,
+                                                APPEND_STALE,
+                                                APPEND_NO_PARTITION,
+                                                APPEND_TOO_FEW_REPLICAS,
+                                                APPEND_STALE_EPOCH,
+                                                APPEND_SEQUENCE_GAP,
+                                                APPEND_WRONG_FIRST_SEQUENCE,
+                                                APPEND_ORIGINAL_UNKNOWN};
   if (status < 0 || (size_t)status >= sizeof statuses / sizeof *statuses) return APPEND_FAILED;
   return statuses[status];
 }
@@ -180,7 +190,8 @@ static void publish_row(struct lane *lane, const struct append_row *row,
 }
 
 /* The items of one row got consecutive offsets in their order. */
-static void answer_row(struct lane *lane, const struct append_row *row, const struct append_row *last) {
+static void answer_row(struct lane *lane, const struct append_row *row,
+                       const struct append_row *last) {
   struct append_result result = {.status = status_of_answer(row->status),
                                  .last_offset = last->last_offset,
                                  .current = row->current,
@@ -220,7 +231,8 @@ static void group_committed(struct lane *lane) {
   }
 }
 
-/* A refusal raised by pgcursus.append() in strict mode: the status is the message, the values are the detail. */
+/* A refusal raised by pgcursus.append() in strict mode: the status is the message, the values are
+ * the detail. */
 static bool parse_strict_refusal(const struct db_failure *failure, struct append_result *result) {
   if (strcmp(failure->sqlstate, "PC002") != 0) return false;
   long long current = 0, expected = 0;
@@ -228,15 +240,16 @@ static bool parse_strict_refusal(const struct db_failure *failure, struct append
   if (place) sscanf(place, "\"current\"%*[ :]%lld", &current);
   place = strstr(failure->detail, "\"expected\"");
   if (place) sscanf(place, "\"expected\"%*[ :]%lld", &expected);
-  *result = (struct append_result){.status = status_of_answer((int)strtol(failure->message, NULL, 10)),
-                                   .current = current,
-                                   .expected = expected,
-                                   .reason = ""};
+  *result =
+      (struct append_result){.status = status_of_answer((int)strtol(failure->message, NULL, 10)),
+                             .current = current,
+                             .expected = expected,
+                             .reason = ""};
   return true;
 }
 
-/* Errors after which the same append may well succeed later: locks, timeouts, resources, an ending or read-only
- * server, conflicts. All of them rolled the transaction back. */
+/* Errors after which the same append may well succeed later: locks, timeouts, resources, an ending
+ * or read-only server, conflicts. All of them rolled the transaction back. */
 static bool is_transient(const char *sqlstate) {
   static const char *const prefixes[] = {"08", "40", "53", "55", "57", "58", "25006"};
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
@@ -269,8 +282,8 @@ static void answer_refused(struct append *append, struct append_item *item,
   answer_failure(append, item, transient ? APPEND_UNAVAILABLE : APPEND_FAILED, failure->message);
 }
 
-/* The transaction is rolled back, so nobody's records are there. The items of the row that failed are answered
- * (or tried one by one when several share it); their neighbours go again. */
+/* The transaction is rolled back, so nobody's records are there. The items of the row that failed
+ * are answered (or tried one by one when several share it); their neighbours go again. */
 static void group_refused(struct lane *lane, const struct db_failure *failure) {
   struct append_group *group = &lane->group;
   struct append_item **items = group->items;
@@ -279,7 +292,8 @@ static void group_refused(struct lane *lane, const struct db_failure *failure) {
   bool is_known = failed_row < group->row_count;
   unsigned first = is_known ? group->rows[failed_row].first_item : 0;
   unsigned culprits = is_known ? group->rows[failed_row].item_count : count;
-  if (is_known && culprits == 0) culprits = 1; /* a later row of an item that is alone in its group */
+  if (is_known && culprits == 0)
+    culprits = 1; /* a later row of an item that is alone in its group */
   if (is_server_wide(failure->sqlstate)) {
     first = 0;
     culprits = count;
@@ -293,8 +307,8 @@ static void group_refused(struct lane *lane, const struct db_failure *failure) {
   for (unsigned i = 0; i < culprits; i++) answer_refused(lane->append, items[first + i], failure);
 }
 
-/* The connection is gone and so is the answer. What carries sequences is sent again, the append function will tell; the
- * rest must be told that nobody knows. */
+/* The connection is gone and so is the answer. What carries sequences is sent again, the append
+ * function will tell; the rest must be told that nobody knows. */
 static void group_unknown(struct lane *lane, const struct db_failure *failure) {
   struct append_group *group = &lane->group;
   unsigned kept = 0;
@@ -413,20 +427,20 @@ static void on_lane_state(struct db_connection *connection, void *owner, bool re
 /* ------------------------------------------------------------------ life */
 
 static void register_metrics(struct append *append) {
-  static const double sizes[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000};
+  static const double sizes[] = {1,   2,   5,    10,   20,   50,    100,
+                                 200, 500, 1000, 2000, 5000, 10000, 50000};
   unsigned count = sizeof sizes / sizeof *sizes;
   append->group_records =
       metric_with(metric_histogram("pgcursus_append_group_records", "Records committed together.",
                                    NULL, NULL, sizes, count),
                   NULL, NULL);
   append->group_items =
-      metric_with(metric_histogram("pgcursus_append_group_publishes", "Publishes committed together.",
-                                   NULL, NULL, sizes, count),
+      metric_with(metric_histogram("pgcursus_append_group_publishes",
+                                   "Publishes committed together.", NULL, NULL, sizes, count),
                   NULL, NULL);
-  append->records_total =
-      metric_with(metric_counter("pgcursus_records_appended_total", "Records appended by this node.",
-                                 NULL, NULL),
-                  NULL, NULL);
+  append->records_total = metric_with(metric_counter("pgcursus_records_appended_total",
+                                                     "Records appended by this node.", NULL, NULL),
+                                      NULL, NULL);
   append->retries_total = metric_with(
       metric_counter("pgcursus_append_retries_total",
                      "Publishes sent to PostgreSQL again after a failed or lost transaction.", NULL,

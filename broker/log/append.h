@@ -1,8 +1,9 @@
 /* Appending records: group commit over a few lanes.
  *
- * A partition always belongs to the same lane. While a lane's transaction is in flight arriving items queue;
- * when it returns, all that queued leaves as one group, one transaction. Plain items of one partition are
- * merged into one row. Nothing is reported as appended before PostgreSQL has committed it. */
+ * A partition always belongs to the same lane. While a lane's transaction is in flight arriving
+ * items queue; when it returns, all that queued leaves as one group, one transaction. Plain items
+ * of one partition are merged into one row. Nothing is reported as appended before PostgreSQL has
+ * committed it. */
 #ifndef PGCURSUS_LOG_APPEND_H
 #define PGCURSUS_LOG_APPEND_H
 
@@ -43,18 +44,19 @@ struct append_result {
   const char *reason; /* for a person; never NULL; valid during the callback */
 };
 
-/* One publish. The caller fills the first part and keeps the struct and the rows until `on_done`, called exactly
- * once, never before append_submit() has returned; it may then submit the same item again. */
+/* One publish. The caller fills the first part and keeps the struct and the rows until `on_done`,
+ * called exactly once, never before append_submit() has returned; it may then submit the same item
+ * again. */
 struct append_item {
   int64_t log_id;
   int64_t revision; /* of the topic definition that the caller checked against */
   int32_t partition;
-  bool may_repeat;          /* every row is idempotent: sending it twice appends it once */
-  bool wait_for_replicas;   /* acks=all */
-  int64_t deadline_us;      /* monotonic */
-  struct columns *rows;     /* linked by `next`; several rows are appended all or none */
+  bool may_repeat;        /* every row is idempotent: sending it twice appends it once */
+  bool wait_for_replicas; /* acks=all */
+  int64_t deadline_us;    /* monotonic */
+  struct columns *rows;   /* linked by `next`; several rows are appended all or none */
   unsigned row_count;
-  size_t bytes;             /* memory of the rows */
+  size_t bytes; /* memory of the rows */
   void (*on_done)(struct append_item *item, const struct append_result *result);
   /* private to log/append.c */
   struct append_item *next;
@@ -89,7 +91,8 @@ void append_submit(struct append *append, struct append_item *item);
 /* Items queued or in flight. */
 unsigned append_pending(const struct append *append);
 
-/* Fails what is queued, closes the lanes, frees. Nothing may be in flight that the caller still wants. */
+/* Fails what is queued, closes the lanes, frees. Nothing may be in flight that the caller still
+ * wants. */
 void append_close(struct append *append);
 
 #endif

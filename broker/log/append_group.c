@@ -6,10 +6,10 @@
 #include "base/memory.h"
 
 static const Oid append_types[APPEND_PARAMETERS] = {
-    DB_INT8,        DB_INT8,        DB_INT4,       DB_INT4,       DB_INT4,       DB_BOOL,
-    DB_BOOL,        DB_INT4,        DB_BOOL,       DB_TEXT,       DB_INT8,       DB_INT8,
-    DB_INT8,        DB_BYTEA_ARRAY, DB_BYTEA_ARRAY, DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
-    DB_INT8_ARRAY,  DB_TEXT_ARRAY,  DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
+    DB_INT8,       DB_INT8,        DB_INT4,        DB_INT4,       DB_INT4,       DB_BOOL,
+    DB_BOOL,       DB_INT4,        DB_BOOL,        DB_TEXT,       DB_INT8,       DB_INT8,
+    DB_INT8,       DB_BYTEA_ARRAY, DB_BYTEA_ARRAY, DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
+    DB_INT8_ARRAY, DB_TEXT_ARRAY,  DB_INT8_ARRAY,  DB_INT8_ARRAY, DB_TEXT_ARRAY,
 };
 static const Oid durability_types[1] = {DB_TEXT};
 
@@ -27,7 +27,8 @@ const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
                               .parameter_types = durability_types},
 };
 
-/* The one lock order of the whole system: by log, then partition; arrival decides between equals. */
+/* The one lock order of the whole system: by log, then partition; arrival decides between equals.
+ */
 static int compare_items(const void *a, const void *b) {
   const struct append_item *const *left = a, *const *right = b;
   if ((*left)->log_id != (*right)->log_id) return (*left)->log_id < (*right)->log_id ? -1 : 1;
@@ -37,8 +38,8 @@ static int compare_items(const void *a, const void *b) {
   return 0;
 }
 
-/* glibc sorts groups of this size by merging, which keeps the order of arrival between equals; another sort
- * would only reorder publishes of different connections, which have no order. */
+/* glibc sorts groups of this size by merging, which keeps the order of arrival between equals;
+ * another sort would only reorder publishes of different connections, which have no order. */
 static void sort_items(struct append_group *group) {
   qsort(group->items, group->item_count, sizeof *group->items, compare_items);
 }
@@ -70,8 +71,7 @@ static bool may_merge(const struct append_item *first, const struct append_item 
                       unsigned records) {
   return !first->rows->idempotent && !item->rows->idempotent && item->row_count == 1 &&
          item->log_id == first->log_id && item->partition == first->partition &&
-         item->revision == first->revision &&
-         bytes + item->rows->byte_count <= COLUMNS_ROW_BYTES &&
+         item->revision == first->revision && bytes + item->rows->byte_count <= COLUMNS_ROW_BYTES &&
          records + item->rows->record_count <= COLUMNS_ROW_RECORDS;
 }
 

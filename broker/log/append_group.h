@@ -1,4 +1,5 @@
-/* One group of appends on its way to PostgreSQL: sorted, merged and encoded. Private to log/append*.c. */
+/* One group of appends on its way to PostgreSQL: sorted, merged and encoded. Private to
+ * log/append*.c. */
 #ifndef PGCURSUS_LOG_APPEND_GROUP_H
 #define PGCURSUS_LOG_APPEND_GROUP_H
 
@@ -17,9 +18,9 @@ extern const struct db_statement append_statements[APPEND_STATEMENT_COUNT];
 /* One row to insert: one call of the append function, for one item or for several merged ones. */
 struct append_row {
   struct columns *columns;
-  bool owns_columns;          /* merged for this group */
-  unsigned first_item;        /* index into the group's items */
-  unsigned item_count;        /* 0 for the second and later rows of an item */
+  bool owns_columns;   /* merged for this group */
+  unsigned first_item; /* index into the group's items */
+  unsigned item_count; /* 0 for the second and later rows of an item */
   union db_scalar scalars[12];
   struct db_parameter parameters[APPEND_PARAMETERS];
   /* the function's answer */

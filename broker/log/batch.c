@@ -9,8 +9,8 @@
 #define ARRAY_HEADER_SIZE 20u
 #define ARRAY_NULL 0xFFFFFFFFu
 
-/* True when every element lies inside the array and there are `count` of them. Checked once, when a batch is
- * made, so that iterating needs no error path. */
+/* True when every element lies inside the array and there are `count` of them. Checked once, when a
+ * batch is made, so that iterating needs no error path. */
 static bool array_is_sound(struct slice array, uint32_t count, uint32_t fixed_size) {
   struct cursor cursor = cursor_over(array);
   uint32_t dimensions = cursor_u32(&cursor);

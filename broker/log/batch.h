@@ -1,7 +1,8 @@
-/* A batch of records as stored: immutable, reference counted, shared by the tail cache and by readers.
+/* A batch of records as stored: immutable, reference counted, shared by the tail cache and by
+ * readers.
  *
- * The columns stay in PostgreSQL's binary array format, whether they were read or have just been appended, so
- * nothing is converted twice; a batch_iterator walks them. */
+ * The columns stay in PostgreSQL's binary array format, whether they were read or have just been
+ * appended, so nothing is converted twice; a batch_iterator walks them. */
 #ifndef PGCURSUS_LOG_BATCH_H
 #define PGCURSUS_LOG_BATCH_H
 
@@ -30,14 +31,16 @@ struct log_batch {
   int64_t producer_epoch;
   int64_t first_sequence;
   int64_t last_sequence;
-  int64_t transaction_id;            /* 0: none */
+  int64_t transaction_id;             /* 0: none */
   struct slice columns[COLUMN_COUNT]; /* whole binary arrays; empty: NULL */
   struct slice offset_deltas;         /* int4 array; empty: dense */
 };
 
-/* Copies `source` (whose slices view foreign memory) into one block with one reference. Returns NULL when an array is
- * malformed: not one-dimensional, of another type, or not of `record_count` elements. */
-struct log_batch *log_batch_copy(const struct log_batch *source) __attribute__((warn_unused_result));
+/* Copies `source` (whose slices view foreign memory) into one block with one reference. Returns
+ * NULL when an array is malformed: not one-dimensional, of another type, or not of `record_count`
+ * elements. */
+struct log_batch *log_batch_copy(const struct log_batch *source)
+    __attribute__((warn_unused_result));
 
 /* A batch from columns that were appended at `base_offset`. */
 struct log_batch *log_batch_from_columns(const struct columns *columns, int64_t log_id,

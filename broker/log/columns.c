@@ -1,6 +1,6 @@
-/* Builds the column arrays of a row. Pure: no I/O. The binary array format is PostgreSQL's array_recv():
- * dimensions, flags, element type, length and lower bound, then each element as a length (-1 for NULL) and its
- * bytes. */
+/* Builds the column arrays of a row. Pure: no I/O. The binary array format is PostgreSQL's
+ * array_recv(): dimensions, flags, element type, length and lower bound, then each element as a
+ * length (-1 for NULL) and its bytes. */
 #include "log/columns.h"
 
 #include <endian.h>
@@ -18,12 +18,12 @@
 #define OID_TEXT 25u
 
 static const uint32_t element_types[COLUMN_COUNT] = {
-    [COLUMN_PAYLOADS] = OID_BYTEA,        [COLUMN_KEYS] = OID_BYTEA,
-    [COLUMN_TIMESTAMPS] = OID_INT8,       [COLUMN_SEQUENCES] = OID_INT8,
-    [COLUMN_PRODUCER_IDS] = OID_TEXT,     [COLUMN_PRODUCER_EPOCHS] = OID_INT8,
-    [COLUMN_EVENT_TYPES] = OID_TEXT,      [COLUMN_SCHEMA_VERSIONS] = OID_INT8,
+    [COLUMN_PAYLOADS] = OID_BYTEA,          [COLUMN_KEYS] = OID_BYTEA,
+    [COLUMN_TIMESTAMPS] = OID_INT8,         [COLUMN_SEQUENCES] = OID_INT8,
+    [COLUMN_PRODUCER_IDS] = OID_TEXT,       [COLUMN_PRODUCER_EPOCHS] = OID_INT8,
+    [COLUMN_EVENT_TYPES] = OID_TEXT,        [COLUMN_SCHEMA_VERSIONS] = OID_INT8,
     [COLUMN_AGGREGATE_VERSIONS] = OID_INT8, [COLUMN_METADATA] = OID_TEXT,
-    [COLUMN_EVENT_IDS] = OID_TEXT,        [COLUMN_PAYLOAD_DIGESTS] = OID_TEXT,
+    [COLUMN_EVENT_IDS] = OID_TEXT,          [COLUMN_PAYLOAD_DIGESTS] = OID_TEXT,
 };
 
 struct columns *columns_create(void) {
@@ -117,7 +117,8 @@ static int64_t scalar_sequence(const struct columns *columns, uint32_t index) {
 
 static void use_sequence_array(struct columns *columns) {
   struct buffer *array = begin_column(columns, COLUMN_SEQUENCES, 0);
-  for (uint32_t i = 0; i < columns->record_count; i++) add_number(array, scalar_sequence(columns, i));
+  for (uint32_t i = 0; i < columns->record_count; i++)
+    add_number(array, scalar_sequence(columns, i));
   columns->sequence_form = SEQUENCE_ARRAY;
 }
 
@@ -131,7 +132,8 @@ static void add_sequence(struct columns *columns, int64_t sequence) {
              sequence != scalar_sequence(columns, count)) {
     use_sequence_array(columns);
   }
-  if (columns->sequence_form == SEQUENCE_ARRAY) add_number(&columns->arrays[COLUMN_SEQUENCES], sequence);
+  if (columns->sequence_form == SEQUENCE_ARRAY)
+    add_number(&columns->arrays[COLUMN_SEQUENCES], sequence);
   columns->last_sequence = sequence;
 }
 
@@ -188,7 +190,8 @@ static void append_elements(struct buffer *array, const struct buffer *other) {
   buffer_append(array, other->data + ARRAY_HEADER_SIZE, other->length - ARRAY_HEADER_SIZE);
 }
 
-static void merge_optional(struct columns *columns, const struct columns *other, enum column column) {
+static void merge_optional(struct columns *columns, const struct columns *other,
+                           enum column column) {
   if (!is_used(other, column)) {
     if (!is_used(columns, column)) return;
     size_t size = (size_t)other->record_count * 4;
@@ -219,7 +222,8 @@ static void merge_sequences(struct columns *columns, const struct columns *other
 static void merge_producers(struct columns *columns, const struct columns *other) {
   if (!is_used(other, COLUMN_PRODUCER_IDS)) {
     struct slice id = buffer_slice(&other->producer_id);
-    if (!is_used(columns, COLUMN_PRODUCER_IDS) && other->producer_epoch == columns->producer_epoch &&
+    if (!is_used(columns, COLUMN_PRODUCER_IDS) &&
+        other->producer_epoch == columns->producer_epoch &&
         slice_equals(id, buffer_slice(&columns->producer_id))) {
       return;
     }
@@ -254,10 +258,14 @@ void columns_merge(struct columns *columns, const struct columns *other) {
     return;
   }
   append_elements(&columns->arrays[COLUMN_PAYLOADS], &other->arrays[COLUMN_PAYLOADS]);
-  static const enum column optional[] = {COLUMN_KEYS,           COLUMN_TIMESTAMPS,
-                                         COLUMN_EVENT_TYPES,    COLUMN_SCHEMA_VERSIONS,
-                                         COLUMN_AGGREGATE_VERSIONS, COLUMN_METADATA,
-                                         COLUMN_EVENT_IDS,      COLUMN_PAYLOAD_DIGESTS};
+  static const enum column optional[] = {COLUMN_KEYS,
+                                         COLUMN_TIMESTAMPS,
+                                         COLUMN_EVENT_TYPES,
+                                         COLUMN_SCHEMA_VERSIONS,
+                                         COLUMN_AGGREGATE_VERSIONS,
+                                         COLUMN_METADATA,
+                                         COLUMN_EVENT_IDS,
+                                         COLUMN_PAYLOAD_DIGESTS};
   for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
     merge_optional(columns, other, optional[i]);
   }

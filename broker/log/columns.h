@@ -1,5 +1,5 @@
-/* Records on their way into one row of record_batches: column arrays in PostgreSQL's binary format, built record
- * by record. A column that no record uses stays NULL. */
+/* Records on their way into one row of record_batches: column arrays in PostgreSQL's binary format,
+ * built record by record. A column that no record uses stays NULL. */
 #ifndef PGCURSUS_LOG_COLUMNS_H
 #define PGCURSUS_LOG_COLUMNS_H
 
@@ -30,14 +30,16 @@ enum column {
   COLUMN_COUNT
 };
 
-/* How the sequence numbers of a row are stored (see append.sql): as a run, as one number, or as an array. */
+/* How the sequence numbers of a row are stored (see append.sql): as a run, as one number, or as an
+ * array. */
 enum sequence_form { SEQUENCE_RUN, SEQUENCE_CONSTANT, SEQUENCE_ARRAY };
 
 struct columns {
   struct columns *next; /* for the owner's lists */
-  bool idempotent;      /* one producer and epoch, sequences >= 1, to be checked against what is stored */
+  bool
+      idempotent; /* one producer and epoch, sequences >= 1, to be checked against what is stored */
   uint32_t record_count;
-  size_t byte_count; /* payload and key bytes */
+  size_t byte_count;                  /* payload and key bytes */
   struct buffer arrays[COLUMN_COUNT]; /* empty: the column is NULL */
   struct buffer producer_id;          /* of every record, unless COLUMN_PRODUCER_IDS is used */
   int64_t producer_epoch;             /* likewise */
@@ -61,8 +63,8 @@ void columns_add(struct columns *columns, const struct log_record *record);
 /* Appends all records of `other` (which is left as it is) after those of `columns`. */
 void columns_merge(struct columns *columns, const struct columns *other);
 
-/* Completes the array headers; call once, after the last record and before the bytes are used. A record may
- * still be added afterwards if it is called again. */
+/* Completes the array headers; call once, after the last record and before the bytes are used. A
+ * record may still be added afterwards if it is called again. */
 void columns_finish(struct columns *columns);
 
 /* Bytes of memory held. */

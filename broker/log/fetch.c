@@ -13,15 +13,16 @@ static const Oid ends_types[] = {DB_INT8_ARRAY, DB_INT4_ARRAY};
 const struct db_statement read_statements[READ_STATEMENT_COUNT] = {
     [STATEMENT_FETCH] =
         {"fetch",
-         "SELECT log_is_current, earliest_offset, end_offset, stable_offset, base_offset, last_offset,"
+         "SELECT log_is_current, earliest_offset, end_offset, stable_offset, base_offset, "
+         "last_offset,"
          " record_count, appended_at, kind, producer_id, producer_epoch, first_sequence,"
          " last_sequence, transaction_id, offset_deltas, payloads, keys, timestamps, sequences,"
          " producer_ids, producer_epochs, event_types, schema_versions, aggregate_versions,"
          " metadata, event_ids, payload_digests FROM pgcursus.fetch_batches($1,$2,$3,$4,$5)",
          FETCH_PARAMETERS, fetch_types},
     [STATEMENT_ENDS] = {"ends",
-                        "SELECT log_id, partition, end_offset FROM pgcursus.partition_ends($1,$2)", 2,
-                        ends_types},
+                        "SELECT log_id, partition, end_offset FROM pgcursus.partition_ends($1,$2)",
+                        2, ends_types},
 };
 
 enum fetch_column {

@@ -1,5 +1,5 @@
-/* Readers and their queries. Owns the read sessions; must never hold a reader for data that may come later: waiting is
- * the caller's business (wake.h). */
+/* Readers and their queries. Owns the read sessions; must never hold a reader for data that may
+ * come later: waiting is the caller's business (wake.h). */
 #include "log/read.h"
 
 #include <ev.h>
@@ -18,8 +18,8 @@
 #include "log/tail_cache.h"
 #include "log/wake.h"
 
-#define QUERIES_PER_SESSION 4u        /* in flight; more wait and are shared meanwhile */
-#define QUERY_MAX_BYTES (8 << 20)     /* a longer read is made of several queries */
+#define QUERIES_PER_SESSION 4u    /* in flight; more wait and are shared meanwhile */
+#define QUERY_MAX_BYTES (8 << 20) /* a longer read is made of several queries */
 #define TICK_SECONDS 0.1
 
 struct query_key {
@@ -65,7 +65,7 @@ struct read_pool {
   struct read_session *sessions;
   struct read_request *arrived;
   struct read_request **arrived_tail;
-  struct query *unsent; /* hash by key of queries not yet sent */
+  struct query *unsent;                  /* hash by key of queries not yet sent */
   struct query *waiting, **waiting_tail; /* the same queries, in order */
   ev_prepare prepare;
   ev_timer tick;
@@ -85,7 +85,8 @@ static bool wants_more(const struct read_request *request) {
   return request->records < request->max_records && request->bytes < request->max_bytes;
 }
 
-/* Takes a batch when it continues what the reader has. False when it does not or no more is wanted. */
+/* Takes a batch when it continues what the reader has. False when it does not or no more is wanted.
+ */
 static bool take_batch(struct read_request *request, struct log_batch *batch) {
   if (!wants_more(request) || batch->last_offset < request->next_offset) return false;
   if (request->batch_count == request->batch_capacity) {
@@ -419,7 +420,8 @@ static void on_poll(struct ev_loop *loop, ev_timer *timer, int events) {
 
 /* ------------------------------------------------------------------ life */
 
-static void on_state(struct db_connection *connection, void *owner, bool ready, const char *reason) {
+static void on_state(struct db_connection *connection, void *owner, bool ready,
+                     const char *reason) {
   struct read_session *session = owner;
   (void)connection;
   db_health_report(session->pool->options.health, session->was_ready, ready, reason);
@@ -472,9 +474,9 @@ struct read_pool *read_pool_open(const struct read_options *options) {
   pool->setup[1] = "SET default_transaction_isolation = 'read committed'";
   pool->setup[2] = "SET default_transaction_read_only = on";
   pool->setup[3] = "SET jit = off";
-  pool->queries_total = metric_with(
-      metric_counter("pgcursus_read_queries_total", "Fetch queries sent to PostgreSQL.", NULL, NULL),
-      NULL, NULL);
+  pool->queries_total = metric_with(metric_counter("pgcursus_read_queries_total",
+                                                   "Fetch queries sent to PostgreSQL.", NULL, NULL),
+                                    NULL, NULL);
   pool->cache_hits_total =
       metric_with(metric_counter("pgcursus_read_cache_hits_total",
                                  "Reads served wholly from the tail cache.", NULL, NULL),

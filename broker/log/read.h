@@ -1,8 +1,8 @@
-/* Reading records: from the tail cache where it has all that was asked for, else by queries that readers of the same
- * range share.
+/* Reading records: from the tail cache where it has all that was asked for, else by queries that
+ * readers of the same range share.
  *
- * A query is only shared by readers that came before it was sent: one that comes later may know of records that it
- * would not see. */
+ * A query is only shared by readers that came before it was sent: one that comes later may know of
+ * records that it would not see. */
 #ifndef PGCURSUS_LOG_READ_H
 #define PGCURSUS_LOG_READ_H
 
@@ -30,17 +30,17 @@ enum read_status {
 /* Valid during the callback; batches the caller wants to keep must be retained. */
 struct read_result {
   enum read_status status;
-  bool bounds_known;     /* false when the cache had everything: the offset is then inside the log */
+  bool bounds_known; /* false when the cache had everything: the offset is then inside the log */
   int64_t earliest_offset;
-  int64_t end_offset;    /* next offset to be assigned */
-  int64_t stable_offset; /* nothing at or above is decided yet */
+  int64_t end_offset;         /* next offset to be assigned */
+  int64_t stable_offset;      /* nothing at or above is decided yet */
   struct log_batch **batches; /* in order; the first may begin below the offset asked for */
   unsigned batch_count;
   const char *reason; /* never NULL */
 };
 
-/* The caller fills the first part and keeps the struct until `on_done`, called exactly once, never before
- * read_submit() has returned. */
+/* The caller fills the first part and keeps the struct until `on_done`, called exactly once, never
+ * before read_submit() has returned. */
 struct read_request {
   int64_t log_id;
   int32_t partition;

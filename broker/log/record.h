@@ -7,8 +7,9 @@
 
 #include "base/slice.h"
 
-/* Slices view memory that somebody else keeps. An empty slice, or 0, means absent for everything but the
- * payload, which may be empty. Texts (producer_id, event_type, metadata) are UTF-8 without NUL. */
+/* Slices view memory that somebody else keeps. An empty slice, or 0, means absent for everything
+ * but the payload, which may be empty. Texts (producer_id, event_type, metadata) are UTF-8 without
+ * NUL. */
 struct log_record {
   int64_t offset; /* set when read */
   struct slice payload;

@@ -1,5 +1,5 @@
-/* The tail cache: one ordered list of batches a partition, one list of all in order of insertion. Owns references,
- * never batches; does no I/O. */
+/* The tail cache: one ordered list of batches a partition, one list of all in order of insertion.
+ * Owns references, never batches; does no I/O. */
 #include "log/tail_cache.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ struct entry {
   struct entry *prev, *next; /* in order of insertion */
 };
 
-/* The entries of one partition ordered by base offset: entries[first .. first + count). Dropping the oldest only
- * moves `first`, which is what eviction does nearly always. */
+/* The entries of one partition ordered by base offset: entries[first .. first + count). Dropping
+ * the oldest only moves `first`, which is what eviction does nearly always. */
 struct partition_tail {
   struct partition_key key;
   struct entry **entries;
@@ -111,7 +111,8 @@ static void make_room(struct partition_tail *tail) {
   tail->entries = memory_resize(tail->entries, tail->capacity * sizeof *tail->entries);
 }
 
-static struct partition_tail *get_partition(struct tail_cache *cache, const struct log_batch *batch) {
+static struct partition_tail *get_partition(struct tail_cache *cache,
+                                            const struct log_batch *batch) {
   struct partition_tail *tail = find_partition(cache, batch->log_id, batch->partition);
   if (tail) return tail;
   tail = memory_allocate_zeroed(1, sizeof *tail);

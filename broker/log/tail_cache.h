@@ -15,11 +15,12 @@ struct tail_cache;
 struct tail_cache *tail_cache_create(size_t limit)
     __attribute__((returns_nonnull, warn_unused_result));
 
-/* Takes a reference of its own; evicts the oldest insertions to stay within the limit. A batch that is already
- * there is left as it is. */
+/* Takes a reference of its own; evicts the oldest insertions to stay within the limit. A batch that
+ * is already there is left as it is. */
 void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch);
 
-/* The batch that contains `offset`, or NULL. Borrowed: retain it to keep it past the next insertion. */
+/* The batch that contains `offset`, or NULL. Borrowed: retain it to keep it past the next
+ * insertion. */
 struct log_batch *tail_cache_find(struct tail_cache *cache, int64_t log_id, int32_t partition,
                                   int64_t offset);
 

@@ -109,7 +109,8 @@ bool topic_policy_allows(const char *auth_policy, const char *acl, enum topic_op
   return list_contains(acl, principal) || list_contains(acl, "*");
 }
 
-bool topic_allows(const struct topic *topic, enum topic_operation operation, const char *principal) {
+bool topic_allows(const struct topic *topic, enum topic_operation operation,
+                  const char *principal) {
   const char *acl = operation == TOPIC_READ_ACCESS ? topic->read_acl : topic->write_acl;
   return topic_policy_allows(topic->auth_policy, acl, operation, principal);
 }
@@ -175,7 +176,8 @@ void topics_forget_all(struct topics *topics) {
   }
 }
 
-/* Names that are gone keep only their place; a topic that does not exist must leave nothing behind. */
+/* Names that are gone keep only their place; a topic that does not exist must leave nothing behind.
+ */
 static void drop_entry(struct topics *topics, struct slice name) {
   struct cached *cached = find_cached(topics, name);
   if (cached == NULL) return;
@@ -218,8 +220,7 @@ static void on_loaded(struct control_call *call, const struct control_result *re
     return;
   }
   if (PQntuples(result->rows) == 0) {
-    drop_entry(topics,
-               slice_of(call->parameters[0].data, (size_t)call->parameters[0].length));
+    drop_entry(topics, slice_of(call->parameters[0].data, (size_t)call->parameters[0].length));
     load->on_done(load, CONTROL_OK, NULL, "");
     return;
   }

@@ -1,7 +1,8 @@
 /* Topic definitions as this node knows them.
  *
- * A cached definition is advice: the append function refuses a stale one, a reader finds the log gone. It is dropped
- * on a notification; while the node does not listen, it is trusted for a second. */
+ * A cached definition is advice: the append function refuses a stale one, a reader finds the log
+ * gone. It is dropped on a notification; while the node does not listen, it is trusted for a
+ * second. */
 #ifndef PGCURSUS_LOG_TOPICS_H
 #define PGCURSUS_LOG_TOPICS_H
 
@@ -62,11 +63,13 @@ struct topics *topics_create(const struct topics_options *options)
     __attribute__((returns_nonnull, warn_unused_result));
 void topics_free(struct topics *topics);
 
-/* The cached definition when it can be trusted, else NULL. Borrowed until the next turn of the loop. */
+/* The cached definition when it can be trusted, else NULL. Borrowed until the next turn of the
+ * loop. */
 struct topic *topics_find(struct topics *topics, struct slice name);
 
-/* Reads a definition from the database. Embedded in the caller's struct; `on_done` is called exactly once, never before
- * topics_load() has returned. `topic` is borrowed, and NULL when `status` is CONTROL_OK and there is none. */
+/* Reads a definition from the database. Embedded in the caller's struct; `on_done` is called
+ * exactly once, never before topics_load() has returned. `topic` is borrowed, and NULL when
+ * `status` is CONTROL_OK and there is none. */
 struct topic_load {
   struct control_call call; /* first; the caller sets call.deadline_us only */
   void (*on_done)(struct topic_load *load, enum control_status status, struct topic *topic,
@@ -76,7 +79,8 @@ struct topic_load {
 };
 void topics_load(struct topics *topics, struct topic_load *load, struct slice name);
 
-/* The next partition in turn for a topic (commands-1 4.5); counts from 0 since this node first met it. */
+/* The next partition in turn for a topic (commands-1 4.5); counts from 0 since this node first met
+ * it. */
 int32_t topics_next_partition(struct topics *topics, const struct topic *topic);
 
 /* Puts a definition that was just read or changed into the cache. */

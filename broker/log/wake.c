@@ -60,7 +60,8 @@ void wake_remove(struct wake *wake, struct wake_waiter *waiter) {
   }
 }
 
-/* Moves the waiters to be woken to a list of their own first, since their callbacks may register again. */
+/* Moves the waiters to be woken to a list of their own first, since their callbacks may register
+ * again. */
 static void wake_below(struct wake *wake, struct wake_partition *partition, int64_t end_offset) {
   struct wake_partition woken = {.waiters = NULL};
   struct wake_waiter *waiter, *next;
