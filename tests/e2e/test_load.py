@@ -2,6 +2,7 @@
 
 import threading
 
+from crs2client import Batch, Record, encode_batch
 from harness import SANITIZED, Load
 
 
@@ -58,3 +59,19 @@ def test_a_node_killed_under_load_loses_nothing(start_broker, database):
     assert load.wrong and not [p for p in load.wrong if hasattr(p, "code")]
     load.wrong.clear()
     load.verify(nodes[0])
+
+
+def test_batches_in_flight_on_a_killed_node_are_sent_again_to_another_and_stored_once(start_broker, database):
+    first, second = [start_broker(database) for _ in range(2)]
+    sent, client = [], first.client()
+    client.call("CREATE", topic="t", partitions=1)
+    for number in range(20):
+        records = [Record(b"%d" % n, producer_id=b"p", seq_num=n, epoch=1) for n in range(5 * number + 1, 5 * number + 6)]
+        sent.append(Batch("t", records=records, acks="all", idempotent=True))
+        client.send_payload("PUBLISH", encode_batch(sent[-1]))
+    assert [client.recv().json["last_offset"] for _ in range(2)] == [4, 9]
+    first.kill()
+    with second.client() as again:
+        for number, batch in enumerate(sent):
+            assert again.publish_batch(batch)["last_offset"] == 5 * number + 4
+        assert [r.payload for r in again.consume("t").records] == [b"%d" % n for n in range(1, 101)]
