@@ -19,7 +19,7 @@
 #include "base/memory.h"
 #include "db/values.h"
 
-#define PARAMETERS 23
+#define PARAMETERS 25
 #define KEY_LENGTH 9u
 
 struct options {
@@ -154,10 +154,11 @@ static void create_topic(struct floor_run *run, PGconn *connection) {
 
 static void prepare_lane(struct floor_run *run, struct lane *lane, long index) {
   static const Oid types[PARAMETERS] = {
-      DB_INT8,       DB_INT8,        DB_INT4,        DB_INT4,       DB_INT4,       DB_BOOL,
-      DB_BOOL,       DB_INT4,        DB_BOOL,        DB_TEXT,       DB_INT8,       DB_INT8,
-      DB_INT8,       DB_BYTEA_ARRAY, DB_BYTEA_ARRAY, DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
-      DB_INT8_ARRAY, DB_TEXT_ARRAY,  DB_INT8_ARRAY,  DB_INT8_ARRAY, DB_TEXT_ARRAY};
+      DB_INT8,       DB_INT8,       DB_INT4,       DB_INT4,        DB_INT4,
+      DB_BOOL,       DB_BOOL,       DB_INT4,       DB_BOOL,        DB_TEXT,
+      DB_INT8,       DB_INT8,       DB_INT8,       DB_BYTEA_ARRAY, DB_BYTEA_ARRAY,
+      DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_INT8_ARRAY,  DB_TEXT_ARRAY,
+      DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_TEXT_ARRAY,  DB_TEXT_ARRAY};
   lane->connection = PQconnectdb(run->options.database);
   if (PQstatus(lane->connection) != CONNECTION_OK) die("%s", PQerrorMessage(lane->connection));
   const char *const values[] = {run->options.synchronous_commit};
@@ -166,7 +167,7 @@ static void prepare_lane(struct floor_run *run, struct lane *lane, long index) {
   PGresult *result = PQprepare(
       lane->connection, "append",
       "SELECT * FROM pgcursus.append($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,"
-      "$17,$18,$19,$20,$21,$22,$23)",
+      "$17,$18,$19,$20,$21,$22,$23,$24,$25)",
       PARAMETERS, types);
   if (PQresultStatus(result) != PGRES_COMMAND_OK) die("%s", PQerrorMessage(lane->connection));
   PQclear(result);

@@ -6,10 +6,11 @@
 #include "base/memory.h"
 
 static const Oid append_types[APPEND_PARAMETERS] = {
-    DB_INT8,       DB_INT8,        DB_INT4,        DB_INT4,       DB_INT4,       DB_BOOL,
-    DB_BOOL,       DB_INT4,        DB_BOOL,        DB_TEXT,       DB_INT8,       DB_INT8,
-    DB_INT8,       DB_BYTEA_ARRAY, DB_BYTEA_ARRAY, DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
-    DB_INT8_ARRAY, DB_TEXT_ARRAY,  DB_INT8_ARRAY,  DB_INT8_ARRAY, DB_TEXT_ARRAY,
+    DB_INT8,       DB_INT8,       DB_INT4,       DB_INT4,        DB_INT4,
+    DB_BOOL,       DB_BOOL,       DB_INT4,       DB_BOOL,        DB_TEXT,
+    DB_INT8,       DB_INT8,       DB_INT8,       DB_BYTEA_ARRAY, DB_BYTEA_ARRAY,
+    DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_INT8_ARRAY,  DB_TEXT_ARRAY,
+    DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_TEXT_ARRAY,  DB_TEXT_ARRAY,
 };
 static const Oid durability_types[1] = {DB_TEXT};
 
@@ -18,7 +19,7 @@ const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
                           .sql = "SELECT status, base_offset, last_offset, appended_count, "
                                  "appended_at, current_value, expected_value FROM "
                                  "pgcursus.append($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,"
-                                 "$15,$16,$17,$18,$19,$20,$21,$22,$23)",
+                                 "$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25)",
                           .parameter_count = APPEND_PARAMETERS,
                           .parameter_types = append_types},
     [STATEMENT_DURABILITY] = {.name = "durability",
@@ -138,7 +139,7 @@ static void encode_row(struct append_row *row, const struct append_item *item,
   *p++ = db_int8(s++, columns->producer_epoch);
   *p++ = db_int8(s++, columns->first_sequence);
   *p++ = db_int8(s++, columns->last_sequence);
-  for (int column = COLUMN_PAYLOADS; column <= COLUMN_METADATA; column++) {
+  for (int column = COLUMN_PAYLOADS; column < COLUMN_COUNT; column++) {
     *p++ = array_parameter(columns, (enum column)column);
   }
 }

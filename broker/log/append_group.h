@@ -10,7 +10,7 @@
 #include "db/values.h"
 #include "log/append.h"
 
-#define APPEND_PARAMETERS 23
+#define APPEND_PARAMETERS 25
 
 enum append_statement { STATEMENT_APPEND, STATEMENT_DURABILITY, APPEND_STATEMENT_COUNT };
 extern const struct db_statement append_statements[APPEND_STATEMENT_COUNT];

@@ -180,6 +180,15 @@ def test_records_of_version_3_are_read_and_version_2_is_written(client, topic):
     assert [(r.version, r.payload) for r in client.consume(topic).records] == [(2, b"two"), (2, b"three")]
 
 
+def test_event_id_and_digest_are_kept_in_a_record_of_version_3(client, second_client, topic):
+    sent = [Record(b"a", event_id=b"id-1", payload_digest=b"00ff"), Record(b"b"), Record(b"c", event_id=b"id-3")]
+    client.publish_batch(Batch(topic, records=sent))
+    for node in (client, second_client):  # the other one has it from the database
+        got = node.consume(topic).records
+        assert [(r.version, r.event_id, r.payload_digest) for r in got] == [
+            (3, b"id-1", b"00ff"), (2, b"", b""), (3, b"id-3", b"")]
+
+
 def test_offsets_and_bounds_sent_by_the_client_are_ignored(client, topic):
     batch = Batch(topic, records=[Record(b"a", offset=99), Record(b"b", offset=5)], batch_start=77, batch_end=3)
     assert client.publish_batch(batch)["last_offset"] == 1

@@ -34,7 +34,8 @@ CREATE FUNCTION pg_temp.append(
   _metadata text[] DEFAULT NULL, _strict boolean DEFAULT false, _revision bigint DEFAULT NULL,
   _require_isr boolean DEFAULT false, _min_insync int DEFAULT 1, _idempotent boolean DEFAULT NULL,
   _schema_versions bigint[] DEFAULT NULL, _log_id bigint DEFAULT NULL,
-  _producer_ids text[] DEFAULT NULL, _producer_epochs bigint[] DEFAULT NULL)
+  _producer_ids text[] DEFAULT NULL, _producer_epochs bigint[] DEFAULT NULL,
+  _event_ids text[] DEFAULT NULL, _payload_digests text[] DEFAULT NULL)
 RETURNS pgcursus.append_result
 LANGUAGE sql AS $$
   SELECT a.*
@@ -50,7 +51,7 @@ LANGUAGE sql AS $$
            (SELECT array_agg(convert_to(k, 'UTF8') ORDER BY n)
               FROM unnest(_keys) WITH ORDINALITY u(k, n)),
            _timestamps, _sequences, _producer_ids, _producer_epochs, NULL, _schema_versions, NULL,
-           _metadata) a
+           _metadata, _event_ids, _payload_digests) a
 $$;
 
 -- What append() said, as 'status base-last' or 'status current/expected'.

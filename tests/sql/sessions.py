@@ -136,4 +136,4 @@ def append(topic, payload, log="NULL", producer="NULL", sequence="NULL"):
     idempotent = "false" if producer == "NULL" else "true"
     return (f"SELECT status, base_offset FROM pgcursus.append({log_id}, NULL, 0, 1, {len(payload)}, {idempotent}, false,"
             f" 1, false, {producer}, 1, {sequence}, {sequence}, ARRAY['{payload}'::bytea], NULL, NULL, NULL, NULL, NULL,"
-            " NULL, NULL, NULL, NULL)")
+            " NULL, NULL, NULL, NULL, NULL, NULL)")

@@ -23,5 +23,6 @@ AS $$
            NULL, NULL, NULL,
            CASE WHEN _event_type IS NOT NULL THEN ARRAY[_event_type] END,
            NULL, NULL,
-           CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END) a
+           CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END,
+           NULL, NULL) a
 $$;

@@ -56,10 +56,12 @@ SELECT is(pg_temp.refusal($$SELECT pg_temp.append('t', '{x}', _strict => true, _
 SELECT is(pg_temp.outcome(pg_temp.append('t', '{x}', _strict => true)), 'appended 10-10',
           'strict_does_not_matter_when_all_is_well');
 SELECT throws_ok($$SELECT append(1, NULL, 0, 2, 1, false, false, 1, false, NULL, NULL, NULL, NULL,
-                                 '{a}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)$$,
+                                 '{a}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                                 NULL, NULL)$$,
                  '22023', NULL, 'a_count_that_does_not_match_the_payloads_is_an_error');
 SELECT throws_ok($$SELECT append(1, NULL, NULL, 1, 1, false, false, 1, false, NULL, NULL, NULL, NULL,
-                                 '{a}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)$$,
+                                 '{a}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                                 NULL, NULL)$$,
                  '22023', NULL, 'a_missing_partition_is_an_error');
 
 SELECT is((SELECT (b.record_count, b.byte_count, b.kind, b.idempotent, b.keys IS NULL,
@@ -76,5 +78,11 @@ SELECT is((SELECT (b.keys, b.timestamps, b.metadata, b.byte_count)::text
               AND b.partition = 0 AND b.base_offset = 11),
           (ARRAY['a', NULL]::bytea[], ARRAY[1700000000000, NULL], ARRAY['m', NULL], 5)::text,
           'optional_columns_are_stored_as_given');
+SELECT pg_temp.append('t', '{e1,e2}', _event_ids => '{id1,NULL}', _payload_digests => '{NULL,d2}') \g /dev/null
+SELECT is((SELECT (b.event_ids, b.payload_digests)::text
+             FROM record_batches b
+            WHERE b.log_id = (SELECT log_id FROM topic_definition('t'))
+              AND b.partition = 0 AND b.base_offset = 13),
+          (ARRAY['id1', NULL], ARRAY[NULL, 'd2'])::text, 'event_ids_and_digests_are_stored');
 SELECT * FROM finish();
 ROLLBACK;

@@ -68,13 +68,16 @@ SELECT is(pg_temp.outcome(pg_temp.append('t', '{a,b}', 0, 'p2', 1, 1, 1)), 'appe
 
 -- The other columns follow the records that are kept.
 SELECT pg_temp.append('t', '{a,b,c}', 0, 'p3', 1, _sequences => '{1,1,2}', _keys => '{k,NULL,l}',
-                      _timestamps => '{1,2,3}', _metadata => '{x,y,NULL}') \g /dev/null
+                      _timestamps => '{1,2,3}', _metadata => '{x,y,NULL}',
+                      _event_ids => '{i,j,NULL}', _payload_digests => '{NULL,e,f}') \g /dev/null
 SELECT is((SELECT array_agg((convert_from(r.payload, 'UTF8'), convert_from(r.key, 'UTF8'),
                              (extract(epoch FROM r."timestamp") * 1000)::int, r.metadata, r.sequence)::text
                             ORDER BY r."offset")
              FROM records r WHERE r.topic = 't' AND r.producer_id = 'p3'),
           ARRAY['(a,k,1,x,1)', '(c,l,3,,2)'],
           'skipping_a_record_skips_all_of_it');
+SELECT is((SELECT (b.event_ids, b.payload_digests)::text FROM record_batches b WHERE b.producer_id = 'p3'),
+          (ARRAY['i', NULL], ARRAY[NULL, 'f'])::text, 'skipping_skips_event_ids_and_digests_too');
 
 -- What outlives the rows.
 DELETE FROM record_batches WHERE producer_id = 'p1';

@@ -15,7 +15,7 @@ from sessions import DAEMON, ROOT, create_topic, equal, finish, ok, psql
 TOOL = str(ROOT / "tools" / "private-postgres")
 APPEND = ("SELECT status, current_value, expected_value FROM pgcursus.append((SELECT log_id FROM"
           " pgcursus.topic_definition('{topic}')), NULL, 0, 1, 1, false, true, {minimum}, false, NULL, NULL, NULL, NULL,"
-          " '{{a}}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)")
+          " '{{a}}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)")
 
 
 def tool(*arguments):
