@@ -54,7 +54,7 @@ def test_no_migrate_leaves_an_empty_database_alone(database):
     assert sql(database, "SELECT count(*) FROM pg_namespace WHERE nspname = 'pgcursus'") == [["0"]]
 
 
-def test_no_migrate_serves_a_prepared_database(start_broker, database, tmp_path):
+def test_no_migrate_serves_a_prepared_database(start_broker, database):
     assert run("migrate", "--database", database).returncode == 0
     with start_broker(database).client() as client:
         client.call("CREATE", topic="t", partitions=1)
@@ -73,8 +73,8 @@ def test_a_named_but_missing_file_stops_the_start():
     assert done.returncode not in (0, -6, -11) and "/no/such/file.yaml" in done.stderr
 
 
-def test_check_config_says_where_each_value_came_from(tmp_path):
-    file = tmp_path / "broker.yaml"
+def test_check_config_says_where_each_value_came_from(scratch):
+    file = scratch / "broker.yaml"
     file.write_text("max_topics: 7\nmax_partitions: 8\nmin_insync_replicas: 2\n")
     done = run("check-config", "--config", str(file), "--min-insync-replicas", "4",
                PGCURSUS_MAX_PARTITIONS="9", PGCURSUS_MIN_INSYNC_REPLICAS="3")
