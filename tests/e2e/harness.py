@@ -74,6 +74,7 @@ class SqlSession:
         self.process = subprocess.Popen(
             ["psql", "-XAtq", "-d", dsn], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, bufsize=1, preexec_fn=_die_with_parent,
+            start_new_session=True,
         )
 
     def __enter__(self):
@@ -153,7 +154,7 @@ class Broker:
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent, start_new_session=True,  # Ctrl-C is for us; we end the broker
             )
         self.listen = self.http = None
         if wait:
