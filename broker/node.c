@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/worker.h"
+#include "cluster/housekeeping.h"
 #include "crs2/crs2.h"
 #include "db/control.h"
 #include "db/health.h"
@@ -34,6 +35,7 @@
 struct node {
   struct ev_loop *loop;
   struct config *config;
+  char *database; /* outlives a configuration that is replaced */
   struct worker_pool *connect_workers;
   struct worker_pool *bulk_workers;
   struct worker_pool *workers;
@@ -46,6 +48,7 @@ struct node {
   struct append *append;
   struct read_pool *reads;
   struct listen *listen;
+  struct housekeeping *housekeeping;
   struct listener *listener;
   struct http_server *http;
   struct crs2 crs2;
@@ -209,7 +212,7 @@ static void open_control(struct node *node) {
   const struct control_options options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
-      .conninfo = config->database,
+      .conninfo = node->database,
       .application_name = node->application_name,
       .health = &node->health,
       .connections = config->control_connections,
@@ -223,7 +226,7 @@ static void open_control(struct node *node) {
   const struct listen_options listen_options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
-      .conninfo = config->database,
+      .conninfo = node->database,
       .application_name = node->application_name,
       .health = &node->health,
       .connect_timeout_ms = config->database_connect_timeout_ms,
@@ -243,7 +246,7 @@ static void open_log(struct node *node) {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
       .bulk_workers = node->bulk_workers,
-      .conninfo = config->database,
+      .conninfo = node->database,
       .application_name = node->application_name,
       .health = &node->health,
       .cache = node->cache,
@@ -261,7 +264,7 @@ static void open_log(struct node *node) {
   const struct read_options read_options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
-      .conninfo = config->database,
+      .conninfo = node->database,
       .application_name = node->application_name,
       .health = &node->health,
       .cache = node->cache,
@@ -273,6 +276,19 @@ static void open_log(struct node *node) {
       .poll_interval_ms = config->wait_poll_interval_ms,
   };
   node->reads = read_pool_open(&read_options);
+}
+
+static void open_housekeeping(struct node *node) {
+  const struct housekeeping_options options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = node->database,
+      .application_name = node->application_name,
+      .config = node->config,
+      .tasks = housekeeping_tasks,
+      .task_count = housekeeping_task_count,
+  };
+  node->housekeeping = housekeeping_open(&options);
 }
 
 static void open_front_end(struct node *node) {
@@ -316,6 +332,7 @@ struct node *node_open(struct ev_loop *loop, struct config *config) {
   struct node *node = memory_allocate_zeroed(1, sizeof *node);
   node->loop = loop;
   node->config = config;
+  node->database = memory_copy_text(config->database);
   node->budget.limit = config->request_memory_bytes;
   register_metrics(node);
   if (!open_workers(node) || !open_ports(node)) {
@@ -326,6 +343,7 @@ struct node *node_open(struct ev_loop *loop, struct config *config) {
   snprintf(node->application_name, sizeof node->application_name, "pgcursus %s", node->node_id);
   open_control(node);
   open_log(node);
+  open_housekeeping(node);
   open_front_end(node);
   node->accepting = true;
   ev_timer_init(&node->trim_timer, on_startup_tick, 0.01, 0.01);
@@ -352,6 +370,7 @@ void node_reload(struct node *node) {
   config_free(node->config);
   node->config = config;
   node->crs2.config = config;
+  housekeeping_set_config(node->housekeeping, config);
   log_event(LOG_INFO, "configuration reloaded", NULL);
 }
 
@@ -387,6 +406,7 @@ void node_close(struct node *node) {
   if (node->bulk_workers) worker_pool_stop(node->bulk_workers);
   if (node->append) append_close(node->append);
   if (node->reads) read_pool_close(node->reads);
+  if (node->housekeeping) housekeeping_close(node->housekeeping);
   if (node->listen) listen_close(node->listen);
   if (node->control) control_close(node->control);
   if (node->connect_workers) worker_pool_stop(node->connect_workers);
@@ -395,5 +415,6 @@ void node_close(struct node *node) {
   wake_free(node->wake);
   tail_cache_free(node->cache);
   config_free(node->config);
+  free(node->database);
   free(node);
 }

@@ -19,6 +19,9 @@ GRANT EXECUTE ON FUNCTION
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics
 TO pgcursus_broker;
 
+-- Steps of housekeeping.
+GRANT EXECUTE ON FUNCTION pgcursus.remove_old_logs TO pgcursus_broker;
+
 GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records TO pgcursus_reader;
 GRANT EXECUTE ON FUNCTION pgcursus.read TO pgcursus_reader;
 

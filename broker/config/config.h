@@ -165,6 +165,7 @@ struct config {
   double log_min_cleanable_dirty_ratio;
   int64_t log_segment_bytes;
   int64_t log_segment_roll_ms;
+  int64_t removal_check_interval_ms; /* looks for records of deleted and truncated topics */
 
   /* What the operator should know although it stops nothing (values that fell back to a default,
    * ignored settings). To be logged once the log is set up. */

@@ -151,6 +151,8 @@ const struct config_setting config_settings[] = {
         "share of removable bytes that makes compaction worthwhile, between 0 and 1"),
     INTEGER(NULL, log_segment_bytes, "1073741824", 1, INT64_MAX, "bytes after which one closes"),
     INTEGER(NULL, log_segment_roll_ms, "604800000", 1, MAX_MS, "ms after which one closes"),
+    INTEGER(NULL, removal_check_interval_ms, "5000", 1, MAX_MS,
+            "ms between looks for records of deleted and truncated topics"),
 };
 
 const unsigned config_setting_count = sizeof config_settings / sizeof config_settings[0];

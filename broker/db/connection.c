@@ -315,7 +315,7 @@ static void on_notice(void *argument, const PGresult *result) {
     connection->head->wait_was_cancelled = true;
   } else if (strncmp(sqlstate, "00", 2) != 0) {
     log_event(LOG_WARN, "PostgreSQL warns", "session", connection->options.application_name,
-              "sqlstate", sqlstate, "message", PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
+              "sqlstate", sqlstate, "reason", PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
               NULL);
   }
 }

@@ -137,7 +137,7 @@ static void refused(struct control *control, struct control_call *call,
     finish(call, CONTROL_UNAVAILABLE, failure->message, NULL);
   } else {
     log_event(LOG_ERROR, "PostgreSQL refused a control-plane call", "statement",
-              control_statements[call->statement].name, "sqlstate", failure->sqlstate, "message",
+              control_statements[call->statement].name, "sqlstate", failure->sqlstate, "reason",
               failure->message, NULL);
     finish(call, CONTROL_FAILED, failure->message, NULL);
   }

@@ -58,7 +58,7 @@ static void log_notice(void *unused, const PGresult *result) {
   (void)unused;
   const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
   log_event(severity && strcmp(severity, "WARNING") == 0 ? LOG_WARN : LOG_INFO,
-            "PostgreSQL says while migrating", "message",
+            "PostgreSQL says while migrating", "reason",
             PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY), "hint",
             PQresultErrorField(result, PG_DIAG_MESSAGE_HINT), NULL);
 }

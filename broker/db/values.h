@@ -18,6 +18,7 @@
 #define DB_INT8 20
 #define DB_INT4 23
 #define DB_TEXT 25
+#define DB_FLOAT8 701
 #define DB_BYTEA_ARRAY 1001
 #define DB_INT4_ARRAY 1007
 #define DB_TEXT_ARRAY 1009
@@ -28,7 +29,7 @@
 
 /* Room for one fixed-size value in network byte order. */
 union db_scalar {
-  uint64_t int8;
+  uint64_t int8; /* float8 too */
   uint32_t int4;
   uint8_t boolean;
 };
@@ -41,6 +42,12 @@ static inline struct db_parameter db_int8(union db_scalar *room, int64_t value) 
 static inline struct db_parameter db_int4(union db_scalar *room, int32_t value) {
   room->int4 = htobe32((uint32_t)value);
   return (struct db_parameter){.data = &room->int4, .length = 4};
+}
+
+static inline struct db_parameter db_float8(union db_scalar *room, double value) {
+  memcpy(&room->int8, &value, sizeof room->int8);
+  room->int8 = htobe64(room->int8);
+  return (struct db_parameter){.data = &room->int8, .length = 8};
 }
 
 static inline struct db_parameter db_bool(union db_scalar *room, bool value) {

@@ -272,7 +272,7 @@ static void answer_refused(struct append *append, struct append_item *item,
     return;
   }
   bool transient = is_transient(failure->sqlstate);
-  log_event(LOG_WARN, "PostgreSQL refused an append", "sqlstate", failure->sqlstate, "message",
+  log_event(LOG_WARN, "PostgreSQL refused an append", "sqlstate", failure->sqlstate, "reason",
             failure->message, NULL);
   if (strcmp(failure->sqlstate, "55P03") == 0) {
     answer_failure(append, item, APPEND_UNAVAILABLE,

@@ -11,7 +11,7 @@
 --   (log_id << 16) | partition   appending to a partition; all of a topic's to switch its log.
 --                                log_id starts at 1, so these keys are 65536 and above.
 --   1                            creating and patching topics
--- The two-integer key space is separate; migrate.c names the one it uses.
+-- The two-integer key space is separate: (1885823843, 1) migrating, (1885823843, 2) housekeeping.
 
 CREATE SEQUENCE pgcursus.log_ids AS bigint MAXVALUE 140737488355327;  -- 47 bits: see the lock key
 
@@ -54,4 +54,17 @@ CREATE TABLE pgcursus.partition_states (
   earliest_offset bigint NOT NULL DEFAULT 0 CHECK (earliest_offset >= 0),
   end_offset      bigint NOT NULL DEFAULT 0 CHECK (end_offset >= 0),
   PRIMARY KEY (log_id, partition)
+);
+
+-- Logs that no topic has any more, until housekeeping has removed all their rows. The other
+-- columns say how far it came, so that no step reads again what an earlier one deleted.
+CREATE TABLE pgcursus.removed_logs (
+  log_id          bigint      NOT NULL PRIMARY KEY,
+  removed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  stage           text        NOT NULL DEFAULT 'records'
+                              CHECK (stage IN ('records', 'versions', 'snapshots', 'states')),
+  partition_count int         NOT NULL CHECK (partition_count >= 0),
+  partition       int         NOT NULL DEFAULT 0,
+  position        bigint      NOT NULL DEFAULT 0,  -- an offset, or a version
+  stream_key      bytea       NOT NULL DEFAULT ''
 );

@@ -1,0 +1,19 @@
+/* The table of housekeeping tasks. Data only; housekeeping.h says how to add a row. */
+#include "cluster/housekeeping.h"
+#include "db/values.h"
+
+#define SETTING(member)                                                                 \
+  {                                                                                     \
+    offsetof(struct config, member), _Generic(((struct config *)NULL)->member,        \
+                                              int64_t: DB_INT8,                       \
+                                              double: DB_FLOAT8,                      \
+                                              char *: DB_TEXT) \
+  }
+
+const struct housekeeping_task housekeeping_tasks[] = {
+    {.name = "removed_logs",
+     .statement = "SELECT done, more FROM pgcursus.remove_old_logs()",
+     .interval = SETTING(removal_check_interval_ms)},
+};
+
+const unsigned housekeeping_task_count = sizeof housekeeping_tasks / sizeof *housekeeping_tasks;
