@@ -57,9 +57,13 @@ struct db_connection {
   bool dispatching; /* inside a callback loop: closing must wait for its end */
   struct db_connect connect;
   struct bulk_job bulk;
+  char **setup; /* ended by NULL */
+  struct db_statement *statements;
+  Oid *parameter_types; /* of all statements */
 };
 
 static void start_connecting(struct db_connection *connection);
+static void free_connection(struct db_connection *connection);
 static void lose_connection(struct db_connection *connection, const char *reason);
 
 static void set_state(struct db_connection *connection, enum db_connection_state state) {
@@ -469,7 +473,7 @@ static void connect_done(struct db_connect *connect) {
   if (connection->state == DB_CLOSED) {
     PQfinish(connect->pg);
     free(connect->error);
-    free(connection);
+    free_connection(connection);
     return;
   }
   if (connect->pg == NULL) {
@@ -557,9 +561,46 @@ void db_connection_reset(struct db_connection *connection, const char *reason) {
     lose_connection(connection, reason);
 }
 
+/* A worker may still be connecting when the owner has closed the connection and freed its own
+ * arrays. */
+static void copy_arrays(struct db_connection *connection) {
+  const struct db_connection_options *options = &connection->options;
+  unsigned count = 0, types = 0;
+  while (options->setup && options->setup[count]) count++;
+  connection->setup = memory_allocate_zeroed(count + 1, sizeof *connection->setup);
+  for (unsigned i = 0; i < count; i++) connection->setup[i] = memory_copy_text(options->setup[i]);
+  for (unsigned i = 0; i < options->statement_count; i++) {
+    types += options->statements[i].parameter_count;
+  }
+  connection->statements =
+      memory_allocate_zeroed(options->statement_count, sizeof *connection->statements);
+  connection->parameter_types = memory_allocate_zeroed(types, sizeof *connection->parameter_types);
+  Oid *place = connection->parameter_types;
+  for (unsigned i = 0; i < options->statement_count; i++) {
+    struct db_statement *statement = &connection->statements[i];
+    *statement = options->statements[i];
+    for (unsigned j = 0; j < statement->parameter_count; j++) {
+      place[j] = options->statements[i].parameter_types[j];
+    }
+    statement->parameter_types = place;
+    place += statement->parameter_count;
+  }
+  connection->options.setup = (const char *const *)connection->setup;
+  connection->options.statements = connection->statements;
+}
+
+static void free_connection(struct db_connection *connection) {
+  for (char **text = connection->setup; *text; text++) free(*text);
+  free(connection->setup);
+  free(connection->statements);
+  free(connection->parameter_types);
+  free(connection);
+}
+
 struct db_connection *db_connection_open(const struct db_connection_options *options) {
   struct db_connection *connection = memory_allocate_zeroed(1, sizeof *connection);
   connection->options = *options;
+  copy_arrays(connection);
   connection->state = DB_CONNECTING;
   connection->tail = &connection->head;
   connection->retry_delay_ms = RETRY_FIRST_MS;
@@ -587,5 +628,5 @@ void db_connection_close(struct db_connection *connection) {
   if (connection->pg) drop_session(connection);
   set_state(connection, DB_CLOSED);
   fail_in_flight(connection, "the node is stopping");
-  if (!worker_has_it) free(connection);
+  if (!worker_has_it) free_connection(connection);
 }

@@ -89,7 +89,8 @@ struct db_connection_options {
   void *owner;
 };
 
-/* Starts connecting; the options' texts and arrays must outlive the connection. */
+/* Starts connecting. `setup` and `statements` are copied (the statements' texts are not); all other
+ * texts must outlive the connect workers, which may be at work after the connection was closed. */
 struct db_connection *db_connection_open(const struct db_connection_options *options)
     __attribute__((returns_nonnull, warn_unused_result));
 
