@@ -88,7 +88,7 @@ static bool convert_record(struct call *call, const struct record *record, struc
 static bool starts_new_row(const struct columns *row, const struct log_record *record,
                            bool deduplicate) {
   if (row == NULL || row->idempotent != deduplicate) return true;
-  if (!columns_have_room(row, record->payload.length + record->key.length)) return true;
+  if (!columns_have_room(row, log_record_bytes(record))) return true;
   return deduplicate && (record->producer_epoch != row->producer_epoch ||
                          !slice_equals(record->producer_id, buffer_slice(&row->producer_id)));
 }

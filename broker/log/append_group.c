@@ -72,18 +72,19 @@ static bool may_merge(const struct append_item *first, const struct append_item 
                       unsigned records) {
   return !first->rows->idempotent && !item->rows->idempotent && item->row_count == 1 &&
          item->log_id == first->log_id && item->partition == first->partition &&
-         item->revision == first->revision && bytes + item->rows->byte_count <= COLUMNS_ROW_BYTES &&
+         item->revision == first->revision &&
+         bytes + item->rows->stored_bytes <= COLUMNS_ROW_BYTES &&
          records + item->rows->record_count <= COLUMNS_ROW_RECORDS;
 }
 
 /* Adds the row for items[start] and those that merge with it; returns the index after the last. */
 static unsigned add_merged_row(struct append_group *group, unsigned start) {
   struct append_item *first = group->items[start];
-  size_t bytes = first->rows->byte_count;
+  size_t bytes = first->rows->stored_bytes;
   unsigned records = first->rows->record_count;
   unsigned end = start + 1;
   while (end < group->item_count && may_merge(first, group->items[end], bytes, records)) {
-    bytes += group->items[end]->rows->byte_count;
+    bytes += group->items[end]->rows->stored_bytes;
     records += group->items[end]->rows->record_count;
     end++;
   }

@@ -9,15 +9,21 @@
 #define ARRAY_HEADER_SIZE 20u
 #define ARRAY_NULL 0xFFFFFFFFu
 
+/* pg_type oids of what has a fixed size. */
+#define OID_INT8 20u
+#define OID_INT4 23u
+
 /* True when every element lies inside the array and there are `count` of them. Checked once, when a
  * batch is made, so that iterating needs no error path. */
-static bool array_is_sound(struct slice array, uint32_t count, uint32_t fixed_size) {
+static bool array_is_sound(struct slice array, uint32_t count, uint32_t type) {
+  const uint32_t fixed_size = type == OID_INT8 ? 8 : type == OID_INT4 ? 4 : 0;
   struct cursor cursor = cursor_over(array);
   uint32_t dimensions = cursor_u32(&cursor);
-  cursor_take(&cursor, 8); /* flags, element type */
+  cursor_u32(&cursor); /* flags */
+  uint32_t found_type = cursor_u32(&cursor);
   uint32_t length = cursor_u32(&cursor);
-  cursor_take(&cursor, 4); /* lower bound */
-  if (cursor.failed || dimensions != 1 || length != count) return false;
+  cursor_u32(&cursor); /* lower bound */
+  if (cursor.failed || dimensions != 1 || found_type != type || length != count) return false;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t size = cursor_u32(&cursor);
     if (size == ARRAY_NULL) continue;
@@ -27,22 +33,34 @@ static bool array_is_sound(struct slice array, uint32_t count, uint32_t fixed_si
   return cursor_is_finished(&cursor);
 }
 
-static bool column_is_number(int column) {
-  return column == COLUMN_TIMESTAMPS || column == COLUMN_SEQUENCES ||
-         column == COLUMN_PRODUCER_EPOCHS || column == COLUMN_SCHEMA_VERSIONS ||
-         column == COLUMN_AGGREGATE_VERSIONS;
+/* Deltas rise, from 0 at the least, to at most the batch's last offset. */
+static bool deltas_are_sound(const struct log_batch *batch) {
+  if (!array_is_sound(batch->offset_deltas, batch->record_count, OID_INT4)) return false;
+  struct cursor cursor = cursor_over(batch->offset_deltas);
+  cursor_take(&cursor, ARRAY_HEADER_SIZE);
+  int64_t before = -1;
+  for (uint32_t i = 0; i < batch->record_count; i++) {
+    if (cursor_u32(&cursor) == ARRAY_NULL) return false;
+    int32_t delta = (int32_t)cursor_u32(&cursor);
+    if (delta <= before) return false;
+    before = delta;
+  }
+  return before <= batch->last_offset - batch->base_offset;
+}
+
+static bool offsets_are_sound(const struct log_batch *batch) {
+  if (batch->base_offset < 0 || batch->last_offset < batch->base_offset) return false;
+  if (batch->offset_deltas.length) return deltas_are_sound(batch);
+  return batch->last_offset - batch->base_offset == (int64_t)batch->record_count - 1;
 }
 
 static bool batch_is_sound(const struct log_batch *batch) {
-  if (batch->columns[COLUMN_PAYLOADS].length == 0) return false;
+  if (batch->columns[COLUMN_PAYLOADS].length == 0 || !offsets_are_sound(batch)) return false;
   for (int i = 0; i < COLUMN_COUNT; i++) {
     if (batch->columns[i].length == 0) continue;
-    if (!array_is_sound(batch->columns[i], batch->record_count, column_is_number(i) ? 8 : 0)) {
-      return false;
-    }
+    if (!array_is_sound(batch->columns[i], batch->record_count, column_types[i])) return false;
   }
-  return batch->offset_deltas.length == 0 ||
-         array_is_sound(batch->offset_deltas, batch->record_count, 4);
+  return true;
 }
 
 static struct slice move_in(uint8_t **place, struct slice bytes) {
@@ -53,10 +71,14 @@ static struct slice move_in(uint8_t **place, struct slice bytes) {
   return copy;
 }
 
-struct log_batch *log_batch_copy(const struct log_batch *source) {
-  if (!batch_is_sound(source)) return NULL;
+static size_t memory_of(const struct log_batch *source) {
   size_t size = sizeof *source + source->producer_id.length + source->offset_deltas.length;
   for (int i = 0; i < COLUMN_COUNT; i++) size += source->columns[i].length;
+  return size;
+}
+
+static struct log_batch *copy_sound(const struct log_batch *source) {
+  size_t size = memory_of(source);
   struct log_batch *batch = memory_allocate(size);
   *batch = *source;
   batch->references = 1;
@@ -66,6 +88,10 @@ struct log_batch *log_batch_copy(const struct log_batch *source) {
   batch->offset_deltas = move_in(&place, source->offset_deltas);
   for (int i = 0; i < COLUMN_COUNT; i++) batch->columns[i] = move_in(&place, source->columns[i]);
   return batch;
+}
+
+struct log_batch *log_batch_copy(const struct log_batch *source) {
+  return batch_is_sound(source) ? copy_sound(source) : NULL;
 }
 
 struct log_batch *log_batch_from_columns(const struct columns *columns, int64_t log_id,
@@ -83,7 +109,7 @@ struct log_batch *log_batch_from_columns(const struct columns *columns, int64_t 
                              .first_sequence = columns->first_sequence,
                              .last_sequence = columns->last_sequence};
   for (int i = 0; i < COLUMN_COUNT; i++) source.columns[i] = buffer_slice(&columns->arrays[i]);
-  return log_batch_copy(&source);
+  return copy_sound(&source);
 }
 
 struct log_batch *log_batch_retain(struct log_batch *batch) {
@@ -124,9 +150,11 @@ static inline bool next_number(struct cursor *cursor, int64_t *value) {
   return true;
 }
 
+/* Unsigned: the numbers come from a table, and any two of them must be harmless. */
 static int64_t scalar_sequence(const struct log_batch *batch, uint32_t index) {
-  bool is_run = batch->last_sequence - batch->first_sequence == (int64_t)batch->record_count - 1;
-  return is_run ? batch->first_sequence + index : batch->first_sequence;
+  uint64_t first = (uint64_t)batch->first_sequence, last = (uint64_t)batch->last_sequence;
+  bool is_run = last - first == (uint64_t)batch->record_count - 1;
+  return (int64_t)(is_run ? first + index : first);
 }
 
 static void next_producer(struct batch_iterator *iterator, struct log_record *record) {

@@ -37,8 +37,8 @@ struct log_batch {
 };
 
 /* Copies `source` (whose slices view foreign memory) into one block with one reference. Returns
- * NULL when an array is malformed: not one-dimensional, of another type, or not of `record_count`
- * elements. */
+ * NULL when an array is malformed (not one-dimensional, of another type, or not of `record_count`
+ * elements) or the offsets contradict each other. */
 struct log_batch *log_batch_copy(const struct log_batch *source)
     __attribute__((warn_unused_result));
 

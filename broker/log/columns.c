@@ -17,7 +17,7 @@
 #define OID_INT8 20u
 #define OID_TEXT 25u
 
-static const uint32_t element_types[COLUMN_COUNT] = {
+const uint32_t column_types[COLUMN_COUNT] = {
     [COLUMN_PAYLOADS] = OID_BYTEA,          [COLUMN_KEYS] = OID_BYTEA,
     [COLUMN_TIMESTAMPS] = OID_INT8,         [COLUMN_SEQUENCES] = OID_INT8,
     [COLUMN_PRODUCER_IDS] = OID_TEXT,       [COLUMN_PRODUCER_EPOCHS] = OID_INT8,
@@ -48,7 +48,7 @@ void columns_free_list(struct columns *columns) {
 bool columns_have_room(const struct columns *columns, size_t record_bytes) {
   if (columns->record_count == 0) return true;
   return columns->record_count < COLUMNS_ROW_RECORDS &&
-         columns->byte_count + record_bytes <= COLUMNS_ROW_BYTES;
+         columns->stored_bytes + record_bytes <= COLUMNS_ROW_BYTES;
 }
 
 /* ------------------------------------------------------------------ elements */
@@ -109,10 +109,11 @@ static void add_optional_number(struct columns *columns, enum column column, boo
 
 /* ------------------------------------------------------------------ producers and sequences */
 
-/* The sequence of record `index` as the scalar columns say it. */
+/* The sequence of record `index` as the scalar columns say it. A run that would pass the greatest
+ * number wraps to a negative one, which no record has. */
 static int64_t scalar_sequence(const struct columns *columns, uint32_t index) {
-  return columns->sequence_form == SEQUENCE_CONSTANT ? columns->first_sequence
-                                                     : columns->first_sequence + index;
+  if (columns->sequence_form == SEQUENCE_CONSTANT) return columns->first_sequence;
+  return (int64_t)((uint64_t)columns->first_sequence + index);
 }
 
 static void use_sequence_array(struct columns *columns) {
@@ -182,6 +183,8 @@ void columns_add(struct columns *columns, const struct log_record *record) {
   add_sequence(columns, record->sequence);
   columns->record_count++;
   columns->byte_count += record->payload.length + record->key.length;
+  columns->stored_bytes += log_record_bytes(record);
+  if (is_used(columns, COLUMN_PRODUCER_IDS)) columns->stored_bytes += record->producer_id.length;
 }
 
 /* ------------------------------------------------------------------ merging */
@@ -204,9 +207,24 @@ static void merge_optional(struct columns *columns, const struct columns *other,
   append_elements(array, &other->arrays[column]);
 }
 
+/* The sequences of both rows together are still a run, or all equal. A row of one record is either.
+ */
+static bool sequences_go_on(const struct columns *columns, const struct columns *other) {
+  enum sequence_form form =
+      columns->record_count == 1 ? other->sequence_form : columns->sequence_form;
+  if (form == SEQUENCE_ARRAY || other->sequence_form != form) return false;
+  if (form == SEQUENCE_CONSTANT) return other->first_sequence == columns->first_sequence;
+  return other->first_sequence == scalar_sequence(columns, columns->record_count);
+}
+
 static void merge_sequences(struct columns *columns, const struct columns *other) {
   if (other->record_count == 1) {
     add_sequence(columns, other->first_sequence);
+    return;
+  }
+  if (sequences_go_on(columns, other)) {
+    columns->sequence_form = other->sequence_form;
+    columns->last_sequence = other->last_sequence;
     return;
   }
   if (columns->sequence_form != SEQUENCE_ARRAY) use_sequence_array(columns);
@@ -250,6 +268,7 @@ static void copy_all(struct columns *columns, const struct columns *other) {
   columns->sequence_form = other->sequence_form;
   columns->record_count = other->record_count;
   columns->byte_count = other->byte_count;
+  columns->stored_bytes = other->stored_bytes;
 }
 
 void columns_merge(struct columns *columns, const struct columns *other) {
@@ -273,6 +292,7 @@ void columns_merge(struct columns *columns, const struct columns *other) {
   merge_sequences(columns, other);
   columns->record_count += other->record_count;
   columns->byte_count += other->byte_count;
+  columns->stored_bytes += other->stored_bytes;
 }
 
 /* ------------------------------------------------------------------ finishing */
@@ -283,7 +303,7 @@ void columns_finish(struct columns *columns) {
     if (array->length == 0) continue;
     buffer_patch_u32(array, 0, 1); /* one dimension */
     buffer_patch_u32(array, 4, 1); /* may contain NULL; a hint that is safe to give */
-    buffer_patch_u32(array, 8, element_types[i]);
+    buffer_patch_u32(array, 8, column_types[i]);
     buffer_patch_u32(array, 12, columns->record_count);
     buffer_patch_u32(array, 16, 1); /* lower bound */
   }

@@ -30,6 +30,9 @@ enum column {
   COLUMN_COUNT
 };
 
+/* The pg_type oid of a column's elements. */
+extern const uint32_t column_types[COLUMN_COUNT];
+
 /* How the sequence numbers of a row are stored (see append.sql): as a run, as one number, or as an
  * array. */
 enum sequence_form { SEQUENCE_RUN, SEQUENCE_CONSTANT, SEQUENCE_ARRAY };
@@ -40,6 +43,7 @@ struct columns {
       idempotent; /* one producer and epoch, sequences >= 1, to be checked against what is stored */
   uint32_t record_count;
   size_t byte_count;                  /* payload and key bytes */
+  size_t stored_bytes;                /* likewise, and the other texts */
   struct buffer arrays[COLUMN_COUNT]; /* empty: the column is NULL */
   struct buffer producer_id;          /* of every record, unless COLUMN_PRODUCER_IDS is used */
   int64_t producer_epoch;             /* likewise */

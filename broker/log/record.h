@@ -27,4 +27,11 @@ struct log_record {
   struct slice payload_digest;
 };
 
+/* What a record takes in its row besides fixed-size values; the producer id not counted, which rows
+ * of one producer hold once. */
+static inline size_t log_record_bytes(const struct log_record *record) {
+  return record->payload.length + record->key.length + record->event_type.length +
+         record->metadata.length + record->event_id.length + record->payload_digest.length;
+}
+
 #endif
