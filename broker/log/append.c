@@ -42,6 +42,7 @@ struct append {
   struct append_options options;
   struct lane *lanes;
   unsigned pending;
+  uint64_t arrivals;
   ev_prepare prepare; /* groups what arrived in this turn of the loop */
   ev_timer sweep_timer;
   bool prepare_active;
@@ -400,6 +401,7 @@ static struct lane *lane_of(struct append *append, int64_t log_id, int32_t parti
 
 void append_submit(struct append *append, struct append_item *item) {
   struct lane *lane = lane_of(append, item->log_id, item->partition);
+  item->arrival = append->arrivals++;
   item->alone = false;
   item->maybe_appended = false;
   queue_push(&lane->queue, item);

@@ -60,6 +60,7 @@ struct append_item {
   void (*on_done)(struct append_item *item, const struct append_result *result);
   /* private to log/append.c */
   struct append_item *next;
+  uint64_t arrival;    /* counts submissions: the order between items of one partition */
   bool alone;          /* to be sent in a group of its own */
   bool maybe_appended; /* an earlier attempt ended unknown */
 };

@@ -36,11 +36,9 @@ static int compare_items(const void *a, const void *b) {
   if ((*left)->partition != (*right)->partition) {
     return (*left)->partition < (*right)->partition ? -1 : 1;
   }
-  return 0;
+  return (*left)->arrival < (*right)->arrival ? -1 : (*left)->arrival > (*right)->arrival;
 }
 
-/* glibc sorts groups of this size by merging, which keeps the order of arrival between equals;
- * another sort would only reorder publishes of different connections, which have no order. */
 static void sort_items(struct append_group *group) {
   qsort(group->items, group->item_count, sizeof *group->items, compare_items);
 }
