@@ -404,12 +404,13 @@ void node_close(struct node *node) {
   if (node->listener) listener_close(node->listener);
   if (node->workers) worker_pool_stop(node->workers);
   if (node->bulk_workers) worker_pool_stop(node->bulk_workers);
+  /* A thread that is connecting reads what the parts below own. */
+  if (node->connect_workers) worker_pool_stop(node->connect_workers);
   if (node->append) append_close(node->append);
   if (node->reads) read_pool_close(node->reads);
   if (node->housekeeping) housekeeping_close(node->housekeeping);
   if (node->listen) listen_close(node->listen);
   if (node->control) control_close(node->control);
-  if (node->connect_workers) worker_pool_stop(node->connect_workers);
   if (node->http) http_stop(node->http);
   topics_free(node->topics);
   wake_free(node->wake);

@@ -121,21 +121,19 @@ struct policy_check {
   void (*proceed)(struct call *call);
 };
 
-static bool policy_allows(struct call *call, const struct topic *topic, struct slice name) {
+/* The operation that the policy denies, or NULL. */
+static const char *denied_operation(const struct call *call, const struct topic *topic) {
   const char *principal = session_principal(call->session);
   unsigned needed = call->command->permissions;
-  const char *denied = NULL;
   if ((needed & CONFIG_PERMISSION_TOPIC_READ) &&
       !topic_allows(topic, TOPIC_READ_ACCESS, principal)) {
-    denied = "read";
-  } else if ((needed & CONFIG_PERMISSION_TOPIC_WRITE) &&
-             !topic_allows(topic, TOPIC_WRITE_ACCESS, principal)) {
-    denied = "write";
+    return "read";
   }
-  if (denied == NULL) return true;
-  call_fail(call, "NOT_AUTHORIZED_FOR_TOPIC", FIELD_TEXT("operation", denied),
-            FIELD_SLICE("topic", name));
-  return false;
+  if ((needed & CONFIG_PERMISSION_TOPIC_WRITE) &&
+      !topic_allows(topic, TOPIC_WRITE_ACCESS, principal)) {
+    return "write";
+  }
+  return NULL;
 }
 
 static void on_policy_loaded(struct topic_load *load, enum control_status status,
@@ -144,8 +142,14 @@ static void on_policy_loaded(struct topic_load *load, enum control_status status
   struct call *call = check->call;
   if (status != CONTROL_OK) {
     call_fail_control_status(call, status, reason);
-  } else if (topic == NULL || policy_allows(call, topic, check->topic)) {
+    return;
+  }
+  const char *denied = topic ? denied_operation(call, topic) : NULL;
+  if (denied == NULL) {
     check->proceed(call);
+  } else {
+    call_fail(call, "NOT_AUTHORIZED_FOR_TOPIC", FIELD_TEXT("operation", denied),
+              FIELD_SLICE("topic", check->topic));
   }
 }
 
@@ -156,9 +160,10 @@ static void check_policy(struct call *call, void (*proceed)(struct call *call)) 
     proceed(call);
     return;
   }
+  /* A refusal must not rest on a cached definition: another node may just have changed it. */
   struct topic *topic = topics_find(call->crs2->topics, name);
-  if (topic) {
-    if (policy_allows(call, topic, name)) proceed(call);
+  if (topic && denied_operation(call, topic) == NULL) {
+    proceed(call);
     return;
   }
   struct policy_check *check = arena_allocate_zeroed(&call->arena, sizeof *check);

@@ -43,6 +43,7 @@ void call_release_payload(struct call *call) {
 }
 
 void call_free(struct call *call) {
+  if (call->on_free) call->on_free(call);
   call_release_payload(call);
   call_set_charge(call, 0);
   buffer_release(&call->frame);

@@ -46,6 +46,8 @@ struct call {
   void *state;         /* the handler's own, in the arena */
   /* Set by a handler that waits for something that may never come (a long poll): answer now. */
   void (*on_cancel)(struct call *call);
+  /* Gives back what a handler holds outside the arena; called once, when the call ends. */
+  void (*on_free)(struct call *call);
 
   /* private to call.c and session.c */
   struct worker_job job;

@@ -276,15 +276,23 @@ static void begin_round(struct consume *consume) {
 
 /* ------------------------------------------------------------------ finding the topics */
 
+static bool allows(const struct consume *consume, const struct topic *topic) {
+  return topic_allows(topic, TOPIC_READ_ACCESS, session_principal(consume->call->session));
+}
+
+static bool has_partition(const struct consume *consume, const struct topic *topic) {
+  return consume->partition >= 0 && consume->partition < topic->partition_count;
+}
+
 /* Checks 13 and 14, for each topic in order. */
 static bool check_topic(struct consume *consume, const struct topic *topic) {
   struct call *call = consume->call;
-  if (consume->partition < 0 || consume->partition >= topic->partition_count) {
+  if (!has_partition(consume, topic)) {
     settle_failed(consume);
     call_fail(call, "partition_not_found", FIELD_NUMBER(call, "partition", consume->partition));
     return false;
   }
-  if (!topic_allows(topic, TOPIC_READ_ACCESS, session_principal(call->session))) {
+  if (!allows(consume, topic)) {
     const char *name = arena_copy_text(&call->arena, slice_text(topic->name));
     settle_failed(consume);
     call_fail(call, "NOT_AUTHORIZED_FOR_TOPIC", FIELD_TEXT("operation", "read"),
@@ -382,8 +390,9 @@ static void find_topics(struct consume *consume) {
     fail_not_found(consume);
     return;
   }
+  /* A refusal must not rest on a cached definition: another node may just have changed it. */
   struct topic *topic = topics_find(crs2->topics, consume->topic);
-  if (topic) {
+  if (topic && has_partition(consume, topic) && allows(consume, topic)) {
     add_source(consume, topic);
     start_reading(consume);
     return;

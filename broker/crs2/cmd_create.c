@@ -56,8 +56,10 @@ static bool read_count(struct creation *creation, const char *name, enum create_
     call_fail(call, code, FIELD_TEXT("reason", "must be a positive integer"));
     return false;
   }
-  /* No capacity limit reaches that far, so the database refuses it by the right rule. */
-  if (value > INT32_MAX) value = INT32_MAX;
+  if (value > INT32_MAX) {
+    call_fail(call, code, FIELD_TEXT("reason", "must be at most 2147483647"));
+    return false;
+  }
   creation->control.parameters[place] = db_int4(&creation->control.scalars[place], (int32_t)value);
   return true;
 }
@@ -85,9 +87,8 @@ static bool read_min_in_sync_replicas(struct creation *creation) {
   if (!field_parse_int(call_field(call, name), &value) || value < 1) {
     return fail_value(call, "invalid_min_in_sync_replicas", name);
   }
-  if (value > INT32_MAX) value = INT32_MAX;
   creation->control.parameters[CREATE_MIN_IN_SYNC_REPLICAS] =
-      db_int4(&creation->control.scalars[CREATE_MIN_IN_SYNC_REPLICAS], (int32_t)value);
+      db_int8(&creation->control.scalars[CREATE_MIN_IN_SYNC_REPLICAS], value);
   return true;
 }
 

@@ -44,9 +44,16 @@ bool publish_check_size(struct call *call, const struct log_record *record) {
   return false;
 }
 
+static void free_rows(struct call *call) {
+  struct publish *publish = call->state;
+  columns_free_list(publish->item.rows);
+}
+
 struct publish *publish_create(struct call *call, struct slice topic) {
   struct publish *publish = arena_allocate_zeroed(&call->arena, sizeof *publish);
   publish->call = call;
+  call->state = publish;
+  call->on_free = free_rows;
   publish->topic = slice_of(arena_copy_text(&call->arena, topic), topic.length);
   return publish;
 }
@@ -130,11 +137,6 @@ static void answer_refusal(struct publish *publish, const struct append_result *
   }
 }
 
-static void finish(struct publish *publish) {
-  columns_free_list(publish->item.rows);
-  publish->item.rows = NULL;
-}
-
 static void load_topic(struct publish *publish);
 
 static void on_appended(struct append_item *item, const struct append_result *result) {
@@ -144,7 +146,6 @@ static void on_appended(struct append_item *item, const struct append_result *re
     load_topic(publish);
     return;
   }
-  finish(publish);
   if (result->status == APPEND_OK || result->status == APPEND_DUPLICATE) {
     acknowledge(publish, result->last_offset);
   } else if (result->status == APPEND_STALE) {
@@ -156,37 +157,50 @@ static void on_appended(struct append_item *item, const struct append_result *re
 
 /* ------------------------------------------------------------------ checks and append */
 
-bool publish_check_write_access(struct publish *publish, const struct topic *topic) {
+/* A refusal that a cached definition suggests is made only after reading the definition: another
+ * node may just have changed it. */
+#define DOUBT_FIRST(publish) \
+  if (!(publish)->is_fresh) return PUBLISH_DOUBTFUL
+
+enum publish_verdict publish_check_write_access(struct publish *publish,
+                                                const struct topic *topic) {
   struct call *call = publish->call;
-  if (topic_allows(topic, TOPIC_WRITE_ACCESS, session_principal(call->session))) return true;
+  if (topic_allows(topic, TOPIC_WRITE_ACCESS, session_principal(call->session))) {
+    return PUBLISH_PASSED;
+  }
+  DOUBT_FIRST(publish);
   call_fail(call, "NOT_AUTHORIZED_FOR_TOPIC", FIELD_TEXT("operation", "write"),
             FIELD_SLICE("topic", publish->topic));
-  return false;
+  return PUBLISH_REFUSED;
 }
 
-bool publish_check_replay_topic(struct publish *publish, const struct topic *topic) {
-  if (!topic->aggregate_replay) return true;
+enum publish_verdict publish_check_replay_topic(struct publish *publish,
+                                                const struct topic *topic) {
+  if (!topic->aggregate_replay) return PUBLISH_PASSED;
+  DOUBT_FIRST(publish);
   call_fail(publish->call, "aggregate_publish_requires_append_stream",
             FIELD_SLICE("topic", publish->topic));
-  return false;
+  return PUBLISH_REFUSED;
 }
 
-bool publish_check_idempotent_acks(struct publish *publish, bool idempotent) {
-  if (!idempotent || publish->acks_all) return true;
+enum publish_verdict publish_check_idempotent_acks(struct publish *publish, bool idempotent) {
+  if (!idempotent || publish->acks_all) return PUBLISH_PASSED;
+  DOUBT_FIRST(publish);
   call_fail(publish->call, "invalid_acks",
             FIELD_TEXT("reason", "idempotent publish requires acks=all or acks=-1"));
-  return false;
+  return PUBLISH_REFUSED;
 }
 
-bool publish_fail_partition(struct publish *publish, int64_t partition) {
+enum publish_verdict publish_fail_partition(struct publish *publish, int64_t partition) {
+  DOUBT_FIRST(publish);
   call_fail(publish->call, "partition_not_found",
             FIELD_NUMBER(publish->call, "partition", partition));
-  return false;
+  return PUBLISH_REFUSED;
 }
 
-bool publish_fail_transaction_fields(struct publish *publish) {
+enum publish_verdict publish_fail_transaction_fields(struct publish *publish) {
   call_fail(publish->call, "transaction_metadata_forbidden", FIELD_TEXT("command", "PUBLISH"));
-  return false;
+  return PUBLISH_REFUSED;
 }
 
 static void account_memory(struct publish *publish) {
@@ -207,15 +221,11 @@ static void append(struct publish *publish, const struct topic *topic) {
   struct crs2 *crs2 = publish->call->crs2;
   bool idempotent =
       publish->wants_idempotence || crs2->config->enable_idempotence || topic->idempotent;
-  if (!publish->check(publish, topic, idempotent)) {
-    finish(publish);
-    return;
-  }
+  enum publish_verdict verdict = publish->check(publish, topic, idempotent);
+  if (verdict == PUBLISH_DOUBTFUL) load_topic(publish);
+  if (verdict != PUBLISH_PASSED) return;
   if (publish->item.rows == NULL) {
-    if (!publish->build(publish, idempotent)) {
-      finish(publish);
-      return;
-    }
+    if (!publish->build(publish, idempotent)) return;
     account_memory(publish);
   }
   publish->item.log_id = topic->log_id;
@@ -228,7 +238,6 @@ static void append(struct publish *publish, const struct topic *topic) {
 }
 
 static void fail_not_found(struct publish *publish) {
-  finish(publish);
   call_fail(publish->call, "topic_not_found", FIELD_SLICE("topic", publish->topic));
 }
 
@@ -236,16 +245,17 @@ static void on_topic_loaded(struct topic_load *load, enum control_status status,
                             struct topic *topic, const char *reason) {
   struct publish *publish = (struct publish *)((char *)load - offsetof(struct publish, load));
   if (status != CONTROL_OK) {
-    finish(publish);
     call_fail_control_status(publish->call, status, reason);
   } else if (topic == NULL) {
     fail_not_found(publish);
   } else {
+    publish->is_fresh = true;
     append(publish, topic);
   }
 }
 
 static void load_topic(struct publish *publish) {
+  publish->is_fresh = false;
   publish->load.on_done = on_topic_loaded;
   publish->load.call.deadline_us = publish->call->deadline_us;
   topics_load(publish->call->crs2->topics, &publish->load, publish->topic);

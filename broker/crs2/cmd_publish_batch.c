@@ -32,24 +32,25 @@ static bool has_transaction_fields(const struct batch *batch) {
   return false;
 }
 
-/* Steps 7 to 11 of the table; the topic is known, and write access comes before the acks value. */
-static bool check_against_topic(struct publish *publish, const struct topic *topic,
-                                bool idempotent) {
+/* Steps 5 to 11 of the table. */
+static enum publish_verdict check_against_topic(struct publish *publish, const struct topic *topic,
+                                                bool idempotent) {
   const struct batch_facts *facts = publish->source;
-  if (!publish_check_write_access(publish, topic) || !publish_check_replay_topic(publish, topic)) {
-    return false;
-  }
+  enum publish_verdict verdict = publish_check_write_access(publish, topic);
+  if (verdict == PUBLISH_PASSED) verdict = publish_check_replay_topic(publish, topic);
+  if (verdict != PUBLISH_PASSED) return verdict;
   if (facts->partition < 0 || facts->partition >= topic->partition_count) {
     return publish_fail_partition(publish, facts->partition);
   }
   if (facts->record_count == 0) {
     call_fail_command(publish->call, "empty_messages");
-    return false;
+    return PUBLISH_REFUSED;
   }
-  if (!publish_check_idempotent_acks(publish, idempotent)) return false;
+  verdict = publish_check_idempotent_acks(publish, idempotent);
+  if (verdict != PUBLISH_PASSED) return verdict;
   if (facts->has_transaction_fields) return publish_fail_transaction_fields(publish);
   publish->item.partition = (int32_t)facts->partition;
-  return true;
+  return PUBLISH_PASSED;
 }
 
 /* The record as the core stores it; false, with the call answered, when it cannot be stored. */

@@ -159,25 +159,25 @@ static int32_t choose_partition(struct publish *publish, const struct single *si
 }
 
 /* 13 to 18. */
-static bool check_against_topic(struct publish *publish, const struct topic *topic,
-                                bool idempotent) {
-  struct call *call = publish->call;
+static enum publish_verdict check_against_topic(struct publish *publish, const struct topic *topic,
+                                                bool idempotent) {
   struct single *single = publish->source;
-  if (!publish_check_replay_topic(publish, topic)) return false;
+  enum publish_verdict verdict = publish_check_replay_topic(publish, topic);
+  if (verdict != PUBLISH_PASSED) return verdict;
   if (single->is_internal) {
-    call_fail_command(call, "internal_txn_publish_forbidden");
-    return false;
+    call_fail_command(publish->call, "internal_txn_publish_forbidden");
+    return PUBLISH_REFUSED;
   }
-  if (!publish_check_write_access(publish, topic) ||
-      !publish_check_idempotent_acks(publish, idempotent)) {
-    return false;
-  }
+  verdict = publish_check_write_access(publish, topic);
+  if (verdict != PUBLISH_PASSED) return verdict;
+  verdict = publish_check_idempotent_acks(publish, idempotent);
+  if (verdict != PUBLISH_PASSED) return verdict;
   if (single->has_partition && single->partition >= topic->partition_count) {
     return publish_fail_partition(publish, single->partition);
   }
   if (single->asks_for_transaction) return publish_fail_transaction_fields(publish);
   publish->item.partition = choose_partition(publish, single, topic);
-  return true;
+  return PUBLISH_PASSED;
 }
 
 static bool build_row(struct publish *publish, bool idempotent) {

@@ -10,6 +10,13 @@
 #include "log/append.h"
 #include "log/topics.h"
 
+/* The outcome of checks against a topic's definition. */
+enum publish_verdict {
+  PUBLISH_PASSED,
+  PUBLISH_REFUSED,  /* the call has been answered */
+  PUBLISH_DOUBTFUL, /* a cached definition says no, which must not be the last word */
+};
+
 struct publish {
   struct append_item item; /* first: append's callback gets it */
   struct topic_load load;
@@ -18,9 +25,10 @@ struct publish {
   bool acks_all;
   bool wants_idempotence; /* isIdempotent, or the batch's flag */
   unsigned attempts;
-  /* The checks that need the topic, and the choice of the partition; false when the call has been
-   * answered. */
-  bool (*check)(struct publish *publish, const struct topic *topic, bool idempotent);
+  bool is_fresh; /* the definition was read for this publish */
+  /* The checks that need the topic, and the choice of the partition. */
+  enum publish_verdict (*check)(struct publish *publish, const struct topic *topic,
+                                bool idempotent);
   /* Makes the rows; false when the call has been answered. Called once. */
   bool (*build)(struct publish *publish, bool idempotent);
   /* for the acknowledgement */
@@ -43,12 +51,12 @@ bool publish_fits_bigint(uint64_t value);
 /* False, with the call answered, when a record would not fit a frame on its way to a consumer. */
 bool publish_check_size(struct call *call, const struct log_record *record);
 
-/* Checks that both forms make, each in its own order. False: the call has been answered. */
-bool publish_check_write_access(struct publish *publish, const struct topic *topic);
-bool publish_check_replay_topic(struct publish *publish, const struct topic *topic);
-bool publish_check_idempotent_acks(struct publish *publish, bool idempotent);
-bool publish_fail_partition(struct publish *publish, int64_t partition);
-bool publish_fail_transaction_fields(struct publish *publish);
+/* Checks that both forms make, each in its own order. */
+enum publish_verdict publish_check_write_access(struct publish *publish, const struct topic *topic);
+enum publish_verdict publish_check_replay_topic(struct publish *publish, const struct topic *topic);
+enum publish_verdict publish_check_idempotent_acks(struct publish *publish, bool idempotent);
+enum publish_verdict publish_fail_partition(struct publish *publish, int64_t partition);
+enum publish_verdict publish_fail_transaction_fields(struct publish *publish);
 
 void handle_publish_single(struct call *call);
 void handle_publish_batch(struct call *call);

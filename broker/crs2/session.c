@@ -215,7 +215,8 @@ static bool start_request(struct session *session) {
   struct slice input = connection_input(connection);
   watch_frame(session, input.length > 0);
   if (input.length < FRAME_HEADER_SIZE) {
-    connection_want_input(connection, FRAME_HEADER_SIZE);
+    /* The first byte starts the frame's time, so it must not pass unnoticed. */
+    connection_want_input(connection, input.length ? FRAME_HEADER_SIZE : 1);
     return false;
   }
   struct frame_header header;

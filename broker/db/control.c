@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"
+#include "base/turn.h"
 #include "db/health.h"
 
 #define RETRY_FIRST_US 1000
@@ -31,9 +32,8 @@ struct control {
   struct session *sessions;
   struct control_call *queue;
   struct control_call **queue_tail;
-  ev_prepare prepare;
+  struct turn turn;
   ev_timer tick; /* deadlines and delayed retries, while anything queues */
-  bool prepare_active;
   bool closing;
   char setup_statement_timeout[64];
   const char *setup[5];
@@ -183,12 +183,8 @@ static void on_done(struct db_batch *batch, enum db_outcome outcome,
 
 /* ------------------------------------------------------------------ the loop */
 
-static void on_prepare(struct ev_loop *loop, ev_prepare *watcher, int events) {
-  struct control *control = watcher->data;
-  (void)events;
-  ev_prepare_stop(loop, watcher);
-  control->prepare_active = false;
-  pump(control);
+static void on_turn_end(void *owner) {
+  pump(owner);
 }
 
 static void expire(struct control *control, int64_t now) {
@@ -225,10 +221,7 @@ void control_submit(struct control *control, struct control_call *call) {
   call->attempts = 0;
   call->not_before_us = 0;
   push(control, call);
-  if (!control->prepare_active) {
-    control->prepare_active = true;
-    ev_prepare_start(control->options.loop, &control->prepare);
-  }
+  turn_request(&control->turn);
 }
 
 static void on_state(struct db_connection *connection, void *owner, bool ready,
@@ -277,9 +270,9 @@ struct control *control_open(const struct control_options *options) {
       metric_counter("pgcursus_control_retries_total",
                      "Control-plane transactions repeated after a conflict.", NULL, NULL),
       NULL, NULL);
-  ev_prepare_init(&control->prepare, on_prepare);
+  turn_init(&control->turn, options->loop, on_turn_end, control);
   ev_timer_init(&control->tick, on_tick, 0., TICK_SECONDS);
-  control->prepare.data = control->tick.data = control;
+  control->tick.data = control;
   control->sessions = memory_allocate_zeroed(options->connections, sizeof *control->sessions);
   /* All sessions must exist before the first can report a change. */
   for (unsigned i = 0; i < options->connections; i++) open_session(control, &control->sessions[i]);
@@ -288,7 +281,7 @@ struct control *control_open(const struct control_options *options) {
 
 void control_close(struct control *control) {
   control->closing = true;
-  ev_prepare_stop(control->options.loop, &control->prepare);
+  turn_stop(&control->turn);
   ev_timer_stop(control->options.loop, &control->tick);
   struct control_call *call;
   while ((call = take_next(control, INT64_MAX)) != NULL) {

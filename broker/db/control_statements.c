@@ -9,7 +9,7 @@
   "partitioner, auth_policy, read_acl, write_acl, revision, lifecycle_epoch"
 
 static const Oid create_topic_types[] = {
-    DB_TEXT, DB_INT4, DB_INT4, DB_BOOL, DB_BOOL, DB_BOOL,       DB_INT4,
+    DB_TEXT, DB_INT4, DB_INT4, DB_BOOL, DB_BOOL, DB_BOOL,       DB_INT8,
     DB_TEXT, DB_INT8, DB_INT8, DB_TEXT, DB_TEXT, DB_TEXT_ARRAY, DB_TEXT_ARRAY,
     DB_INT4, DB_TEXT, DB_INT8, DB_INT8, DB_INT8,
 };

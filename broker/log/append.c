@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"
+#include "base/turn.h"
 #include "db/connection.h"
 #include "db/health.h"
 #include "log/append_group.h"
@@ -43,9 +44,8 @@ struct append {
   struct lane *lanes;
   unsigned pending;
   uint64_t arrivals;
-  ev_prepare prepare; /* groups what arrived in this turn of the loop */
+  struct turn turn; /* groups what arrived in this turn of the loop */
   ev_timer sweep_timer;
-  bool prepare_active;
   bool closing;
   char setup_statement_timeout[64];
   char setup_lock_timeout[64];
@@ -353,14 +353,11 @@ static void on_group_done(struct db_batch *batch, enum db_outcome outcome,
 
 /* ------------------------------------------------------------------ the loop */
 
-static void on_prepare(struct ev_loop *loop, ev_prepare *watcher, int events) {
-  struct append *append = watcher->data;
-  (void)events;
-  ev_prepare_stop(loop, watcher);
-  append->prepare_active = false;
+static void on_turn_end(void *owner) {
+  struct append *append = owner;
   for (unsigned i = 0; i < append->options.lanes; i++) pump(&append->lanes[i]);
   if (append->pending && !ev_is_active(&append->sweep_timer)) {
-    ev_timer_again(loop, &append->sweep_timer);
+    ev_timer_again(append->options.loop, &append->sweep_timer);
   }
 }
 
@@ -406,10 +403,7 @@ void append_submit(struct append *append, struct append_item *item) {
   item->maybe_appended = false;
   queue_push(&lane->queue, item);
   append->pending++;
-  if (!append->prepare_active) {
-    append->prepare_active = true;
-    ev_prepare_start(append->options.loop, &append->prepare);
-  }
+  turn_request(&append->turn);
 }
 
 unsigned append_pending(const struct append *append) {
@@ -488,9 +482,9 @@ struct append *append_open(const struct append_options *options) {
   append->setup[3] = "SET jit = off";
   append->setup[4] = NULL;
   register_metrics(append);
-  ev_prepare_init(&append->prepare, on_prepare);
+  turn_init(&append->turn, options->loop, on_turn_end, append);
   ev_timer_init(&append->sweep_timer, on_sweep, 0., SWEEP_INTERVAL);
-  append->prepare.data = append->sweep_timer.data = append;
+  append->sweep_timer.data = append;
   append->lanes = memory_allocate_zeroed(options->lanes, sizeof *append->lanes);
   for (unsigned i = 0; i < options->lanes; i++) open_lane(append, &append->lanes[i]);
   return append;
@@ -498,7 +492,7 @@ struct append *append_open(const struct append_options *options) {
 
 void append_close(struct append *append) {
   append->closing = true;
-  ev_prepare_stop(append->options.loop, &append->prepare);
+  turn_stop(&append->turn);
   ev_timer_stop(append->options.loop, &append->sweep_timer);
   for (unsigned i = 0; i < append->options.lanes; i++) {
     struct lane *lane = &append->lanes[i];

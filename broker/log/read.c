@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/metrics.h"
+#include "base/turn.h"
 #include "db/connection.h"
 #include "db/health.h"
 #include "log/fetch.h"
@@ -67,10 +68,9 @@ struct read_pool {
   struct read_request **arrived_tail;
   struct query *unsent;                  /* hash by key of queries not yet sent */
   struct query *waiting, **waiting_tail; /* the same queries, in order */
-  ev_prepare prepare;
+  struct turn turn;                      /* reads of one turn share queries */
   ev_timer tick;
   ev_timer poll_timer;
-  bool prepare_active;
   bool closing;
   struct poll poll;
   char setup_statement_timeout[64];
@@ -310,11 +310,8 @@ static void pump(struct read_pool *pool) {
   if (pool->waiting && !ev_is_active(&pool->tick)) ev_timer_again(pool->options.loop, &pool->tick);
 }
 
-static void on_prepare(struct ev_loop *loop, ev_prepare *watcher, int events) {
-  struct read_pool *pool = watcher->data;
-  (void)events;
-  ev_prepare_stop(loop, watcher);
-  pool->prepare_active = false;
+static void on_turn_end(void *owner) {
+  struct read_pool *pool = owner;
   struct read_request *request = pool->arrived;
   pool->arrived = NULL;
   pool->arrived_tail = &pool->arrived;
@@ -334,10 +331,7 @@ void read_submit(struct read_pool *pool, struct read_request *request) {
   request->next = NULL;
   *pool->arrived_tail = request;
   pool->arrived_tail = &request->next;
-  if (!pool->prepare_active) {
-    pool->prepare_active = true;
-    ev_prepare_start(pool->options.loop, &pool->prepare);
-  }
+  turn_request(&pool->turn);
 }
 
 /* ------------------------------------------------------------------ deadlines */
@@ -453,10 +447,10 @@ static void open_session(struct read_pool *pool, struct read_session *session) {
 
 static void start_watchers(struct read_pool *pool) {
   double interval = (double)pool->options.poll_interval_ms / 1000.0;
-  ev_prepare_init(&pool->prepare, on_prepare);
+  turn_init(&pool->turn, pool->options.loop, on_turn_end, pool);
   ev_timer_init(&pool->tick, on_tick, 0., TICK_SECONDS);
   ev_timer_init(&pool->poll_timer, on_poll, interval, interval);
-  pool->prepare.data = pool->tick.data = pool->poll_timer.data = pool;
+  pool->tick.data = pool->poll_timer.data = pool;
   ev_timer_start(pool->options.loop, &pool->poll_timer);
 }
 
@@ -489,7 +483,7 @@ struct read_pool *read_pool_open(const struct read_options *options) {
 
 void read_pool_close(struct read_pool *pool) {
   pool->closing = true;
-  ev_prepare_stop(pool->options.loop, &pool->prepare);
+  turn_stop(&pool->turn);
   ev_timer_stop(pool->options.loop, &pool->tick);
   ev_timer_stop(pool->options.loop, &pool->poll_timer);
   while (pool->waiting) fail_query(take_waiting(pool), READ_UNAVAILABLE, "the node is stopping");

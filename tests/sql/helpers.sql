@@ -6,7 +6,7 @@ SET search_path = pgcursus, public;
 CREATE FUNCTION pg_temp.create_topic(
   _topic text, _partitions int DEFAULT NULL, _replication_factor int DEFAULT NULL,
   _idempotent boolean DEFAULT NULL, _event_sourcing boolean DEFAULT NULL,
-  _aggregate_replay boolean DEFAULT NULL, _min_in_sync_replicas int DEFAULT NULL,
+  _aggregate_replay boolean DEFAULT NULL, _min_in_sync_replicas bigint DEFAULT NULL,
   _cleanup_policy text DEFAULT NULL, _retention_hours bigint DEFAULT NULL,
   _retention_bytes bigint DEFAULT NULL, _partitioner text DEFAULT NULL,
   _auth_policy text DEFAULT NULL, _read_acl text[] DEFAULT NULL, _write_acl text[] DEFAULT NULL,

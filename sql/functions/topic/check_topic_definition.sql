@@ -10,7 +10,7 @@
 --            (replay without its flags).
 -- Tables:    none.
 CREATE OR REPLACE FUNCTION pgcursus.check_topic_definition(
-  _current pgcursus.topic_definitions, _wanted pgcursus.topic_definitions, _given_minimum int)
+  _current pgcursus.topic_definitions, _wanted pgcursus.topic_definitions, _given_minimum bigint)
 RETURNS void
 LANGUAGE plpgsql STABLE
 SET search_path = pgcursus, pg_catalog, pg_temp

@@ -15,7 +15,7 @@
 -- whatever the number of fields, and tells the nodes; one that changes nothing does neither.
 CREATE OR REPLACE FUNCTION pgcursus.create_topic(
   _topic text, _partitions int, _replication_factor int, _idempotent boolean,
-  _event_sourcing boolean, _aggregate_replay boolean, _min_in_sync_replicas int,
+  _event_sourcing boolean, _aggregate_replay boolean, _min_in_sync_replicas bigint,
   _cleanup_policy text, _retention_hours bigint, _retention_bytes bigint, _partitioner text,
   _auth_policy text, _read_acl text[], _write_acl text[],
   _default_replication_factor int, _default_cleanup_policy text, _max_topics bigint,
@@ -51,7 +51,8 @@ BEGIN
   _wanted.idempotent := coalesce(_idempotent, _current.idempotent, false);
   _wanted.event_sourcing := coalesce(_event_sourcing, _current.event_sourcing, false);
   _wanted.aggregate_replay := coalesce(_aggregate_replay, _current.aggregate_replay, false);
-  _wanted.min_in_sync_replicas := coalesce(_min_in_sync_replicas, _current.min_in_sync_replicas);
+  _wanted.min_in_sync_replicas :=
+    coalesce(least(_min_in_sync_replicas, 2147483647), _current.min_in_sync_replicas);
   _wanted.cleanup_policy :=
     coalesce(_cleanup_policy, _current.cleanup_policy, _default_cleanup_policy);
   _wanted.retention_hours := coalesce(_retention_hours, _current.retention_hours, 0);
