@@ -56,10 +56,13 @@ static bool read_count(struct creation *creation, const char *name, enum create_
     call_fail(call, code, FIELD_TEXT("reason", "must be a positive integer"));
     return false;
   }
-  if (value > INT32_MAX) {
+  /* More partitions than that are beyond any capacity limit, which the database reports; a
+   * replication factor has no other limit. */
+  if (value > INT32_MAX && place == CREATE_REPLICATION_FACTOR) {
     call_fail(call, code, FIELD_TEXT("reason", "must be at most 2147483647"));
     return false;
   }
+  if (value > INT32_MAX) value = INT32_MAX;
   creation->control.parameters[place] = db_int4(&creation->control.scalars[place], (int32_t)value);
   return true;
 }

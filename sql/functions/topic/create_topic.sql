@@ -51,8 +51,10 @@ BEGIN
   _wanted.idempotent := coalesce(_idempotent, _current.idempotent, false);
   _wanted.event_sourcing := coalesce(_event_sourcing, _current.event_sourcing, false);
   _wanted.aggregate_replay := coalesce(_aggregate_replay, _current.aggregate_replay, false);
-  _wanted.min_in_sync_replicas :=
-    coalesce(least(_min_in_sync_replicas, 2147483647), _current.min_in_sync_replicas);
+  -- Above the column's range it is above any replication factor, and refused as such below.
+  _wanted.min_in_sync_replicas := coalesce(
+    CASE WHEN _min_in_sync_replicas <= 2147483647 THEN _min_in_sync_replicas END,
+    _current.min_in_sync_replicas);
   _wanted.cleanup_policy :=
     coalesce(_cleanup_policy, _current.cleanup_policy, _default_cleanup_policy);
   _wanted.retention_hours := coalesce(_retention_hours, _current.retention_hours, 0);
