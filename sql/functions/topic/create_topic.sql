@@ -53,7 +53,7 @@ BEGIN
   _wanted.aggregate_replay := coalesce(_aggregate_replay, _current.aggregate_replay, false);
   -- Above the column's range it is above any replication factor, and refused as such below.
   _wanted.min_in_sync_replicas := coalesce(
-    CASE WHEN _min_in_sync_replicas <= 2147483647 THEN _min_in_sync_replicas END,
+    CASE WHEN _min_in_sync_replicas <= 2147483647 THEN _min_in_sync_replicas::int END,
     _current.min_in_sync_replicas);
   _wanted.cleanup_policy :=
     coalesce(_cleanup_policy, _current.cleanup_policy, _default_cleanup_policy);
