@@ -4,6 +4,7 @@ SHELL      := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 MAKEFLAGS  += --no-builtin-rules
 .DEFAULT_GOAL := build
+.SECONDARY: # keep the objects of test programs
 
 # ---------------------------------------------------------------- packages
 # Everything the project needs on Debian 12.  `make deps` installs what is missing.
