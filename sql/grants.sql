@@ -16,13 +16,19 @@ GRANT SELECT ON pgcursus.schema_migrations, pgcursus.schema_files TO pgcursus_br
 
 GRANT EXECUTE ON FUNCTION
   pgcursus.append, pgcursus.fetch_batches, pgcursus.partition_ends,
-  pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics
+  pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics,
+  pgcursus.register_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
+  pgcursus.check_group_topic, pgcursus.group_status, pgcursus.list_groups, pgcursus.beat_members,
+  pgcursus.commit_offsets, pgcursus.committed_offsets, pgcursus.fetch_offset
 TO pgcursus_broker;
 
 -- Steps of housekeeping.
-GRANT EXECUTE ON FUNCTION pgcursus.remove_old_logs TO pgcursus_broker;
+GRANT EXECUTE ON FUNCTION
+  pgcursus.remove_old_logs, pgcursus.expire_group_members, pgcursus.trim_offset_commits
+TO pgcursus_broker;
 
-GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records TO pgcursus_reader;
+GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records,
+  pgcursus.groups, pgcursus.group_lag TO pgcursus_reader;
 GRANT EXECUTE ON FUNCTION pgcursus.read TO pgcursus_reader;
 
-GRANT EXECUTE ON FUNCTION pgcursus.publish TO pgcursus_writer;
+GRANT EXECUTE ON FUNCTION pgcursus.publish, pgcursus.commit_offset TO pgcursus_writer;

@@ -14,6 +14,14 @@ const struct housekeeping_task housekeeping_tasks[] = {
     {.name = "removed_logs",
      .statement = "SELECT done, more FROM pgcursus.remove_old_logs()",
      .interval = SETTING(removal_check_interval_ms)},
+    {.name = "expired_members",
+     .statement = "SELECT done, more FROM pgcursus.expire_group_members($1)",
+     .interval = SETTING(consumer_heartbeat_check_ms),
+     .parameters = {SETTING(consumer_session_timeout_ms)},
+     .is_serializable = true},
+    {.name = "superseded_offsets",
+     .statement = "SELECT done, more FROM pgcursus.trim_offset_commits()",
+     .interval = SETTING(offset_trim_interval_ms)},
 };
 
 const unsigned housekeeping_task_count = sizeof housekeeping_tasks / sizeof *housekeeping_tasks;

@@ -154,6 +154,7 @@ struct config {
   /* Groups */
   int64_t consumer_session_timeout_ms;
   int64_t consumer_heartbeat_check_ms; /* always smaller than the session timeout */
+  int64_t offset_trim_interval_ms;     /* passes that remove superseded committed offsets */
   struct config_groups static_consumer_groups;
 
   /* Retention and compaction */

@@ -138,6 +138,8 @@ const struct config_setting config_settings[] = {
             "ms without a heartbeat before a member is removed"),
     INTEGER(NULL, consumer_heartbeat_check_ms, "5000", 1, MAX_MS,
             "ms between looks for such members"),
+    INTEGER(NULL, offset_trim_interval_ms, "30000", 1, MAX_MS,
+            "ms between passes that remove superseded committed offsets"),
     ROW(AT(static_consumer_groups), CONFIG_GROUPS, 0, "", 0, 0, NULL, NULL,
         "list of {name, consumer_count, topics, topic_partitions}; or a YAML file's name"),
 

@@ -266,6 +266,7 @@ struct control *control_open(const struct control_options *options) {
   control->setup[0] = control->setup_statement_timeout;
   control->setup[1] = "SET default_transaction_isolation = 'serializable'";
   control->setup[2] = "SET jit = off";
+  control->setup[3] = DB_SETUP_CONTACT_SINCE;
   control->retries_total = metric_with(
       metric_counter("pgcursus_control_retries_total",
                      "Control-plane transactions repeated after a conflict.", NULL, NULL),

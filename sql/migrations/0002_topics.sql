@@ -11,6 +11,8 @@
 --   (log_id << 16) | partition   appending to a partition; all of a topic's to switch its log.
 --                                log_id starts at 1, so these keys are 65536 and above.
 --   1                            creating and patching topics
+--   negative                     a consumer group, by the hash of its name (group_lock_key): shared by
+--                                commits of offsets, exclusive for whatever moves its generation
 -- The two-integer key space is separate: (1885823843, 1) migrating, (1885823843, 2) housekeeping.
 
 CREATE SEQUENCE pgcursus.log_ids AS bigint MAXVALUE 140737488355327;  -- 47 bits: see the lock key

@@ -106,3 +106,48 @@ BEGIN
        + (_plan -> 0 -> 'Plan' ->> 'Shared Read Blocks')::int;
 END
 $$;
+
+-- A member's assignment as 'generation member: topic:Pn ...', the member without its digits.
+CREATE FUNCTION pg_temp.assigned(_rows pgcursus.member_assignment[]) RETURNS text
+LANGUAGE sql AS $$
+  SELECT format('%s %s:%s', min(r.generation), regexp_replace(min(r.member_id), '-[0-9]{4}$', ''),
+                coalesce(' ' || string_agg(r.topic || ':P' || r.partition, ' ' ORDER BY n), ''))
+    FROM unnest(_rows) WITH ORDINALITY AS r (group_id, generation, member_id, is_subscription, topic,
+                                             partition, n)
+$$;
+CREATE FUNCTION pg_temp.join_group(_group text, _member text, _topic text DEFAULT NULL,
+                                   _session_timeout_ms bigint DEFAULT 30000) RETURNS text
+LANGUAGE sql AS $$
+  SELECT pg_temp.assigned(array_agg(j)) FROM pgcursus.join_group(_group, _member, _topic, _session_timeout_ms) j
+$$;
+
+-- The whole id of the only member whose id begins like this.
+CREATE FUNCTION pg_temp.member(_group text, _base text) RETURNS text
+LANGUAGE sql AS $$
+  SELECT m.member_id FROM pgcursus.group_members m
+    JOIN pgcursus.group_definitions g USING (group_id)
+   WHERE g.name = _group AND m.member_id LIKE _base || '-____'
+$$;
+
+-- What every member has: 'a-: t:P0 t:P1; b-: t:P2'.
+CREATE FUNCTION pg_temp.assignments(_group text) RETURNS text
+LANGUAGE sql AS $$
+  SELECT string_agg(s.line, '; ' ORDER BY s.member_id COLLATE "C")
+    FROM (SELECT s.member_id, regexp_replace(s.member_id, '-[0-9]{4}$', '') || ':' ||
+                 coalesce(' ' || string_agg(s.topic || ':P' || s.partition, ' '
+                                            ORDER BY s.topic COLLATE "C", s.partition), '') AS line
+            FROM pgcursus.group_status(_group) s WHERE s.member_id IS NOT NULL GROUP BY s.member_id) s
+$$;
+CREATE FUNCTION pg_temp.generation(_group text) RETURNS bigint
+LANGUAGE sql AS $$ SELECT g.generation FROM pgcursus.group_definitions g WHERE g.name = _group $$;
+
+-- commit_offsets(): 'committed', 'busy', or the refusal as JSON.
+CREATE FUNCTION pg_temp.commit_offsets(_group text, _topic text, _member text, _generation bigint,
+  _partitions int[], _offsets bigint[], _epoch bigint DEFAULT NULL) RETURNS text
+LANGUAGE sql AS $$
+  SELECT CASE c.status WHEN 0 THEN 'committed' WHEN 2 THEN 'busy'
+                       ELSE (jsonb_build_object('code', c.code) || c.fields::jsonb)::text END
+    FROM pgcursus.commit_offsets(_group, _topic, _member, _generation, _epoch, _partitions, _offsets) c
+$$;
+CREATE FUNCTION pg_temp.committed(_group text, _topic text, _partition int DEFAULT 0) RETURNS bigint
+LANGUAGE sql AS $$ SELECT f.next_offset FROM pgcursus.fetch_offset(_group, _topic, _partition) f $$;

@@ -9,7 +9,8 @@
 -- Errors:    PC001 as check_topic_definition() and check_topic_limits(); serialization_failure
 --            when, under an isolation level above READ COMMITTED, another session has just
 --            created the topic: try again.
--- Tables:    topic_definitions, partition_states (read, written).
+-- Tables:    topic_definitions, partition_states (read, written), group_definitions, group_members
+--            (written when partitions are added).
 --
 -- Creators wait for one another. A request that changes something raises the revision by one,
 -- whatever the number of fields, and tells the nodes; one that changes nothing does neither.
@@ -76,6 +77,9 @@ BEGIN
     INSERT INTO partition_states (log_id, partition)
     SELECT _wanted.log_id, p.n
       FROM generate_series(_wanted.partition_count - _added, _wanted.partition_count - 1) AS p(n);
+    IF _added > 0 AND NOT _is_new THEN
+      PERFORM grow_groups(_topic, _wanted.partition_count);
+    END IF;
     PERFORM pg_notify('pgcursus_control', 'topic ' || _topic);
   END IF;
   RETURN QUERY SELECT d.* FROM topic_definition(_topic) d;

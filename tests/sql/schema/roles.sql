@@ -37,6 +37,12 @@ SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.records$$), 'reader', 'only_r
 SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.topics, pgcursus.partitions$$), 'reader',
           'only_readers_see_topics_and_partitions');
 SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.read('t', 0)$$), 'reader', 'only_readers_read');
+SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.groups, pgcursus.group_lag$$), 'reader',
+          'only_readers_see_groups_and_lag');
+SELECT is(pg_temp.who_may($$SELECT pgcursus.register_group('g', 'topic', 't')$$), 'broker',
+          'only_brokers_register_groups');
+SELECT is(pg_temp.who_may($$SELECT pgcursus.commit_offset('g', 't', 0, 1)$$), 'writer',
+          'only_writers_commit_offsets');
 SELECT is(pg_temp.who_may($$SELECT pgcursus.publish('t', 'k', 'v')$$), 'writer', 'only_writers_publish');
 SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.schema_migrations, pgcursus.schema_files$$), 'broker',
           'brokers_see_the_schema_s_history');
