@@ -64,7 +64,7 @@ bool call_has_field(const struct call *call, const char *name) {
 /* ------------------------------------------------------------------ answering */
 
 static struct frame_header answer_header(const struct call *call, enum frame_status status) {
-  return (struct frame_header){.kind = FRAME_RESPONSE,
+  return (struct frame_header){.kind = call->command->is_streamed ? FRAME_STREAM : FRAME_RESPONSE,
                                .compression = call->header.compression,
                                .command = call->header.command,
                                .status = status,

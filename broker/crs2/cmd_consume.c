@@ -16,12 +16,12 @@
 #include "crs2/crs2.h"
 #include "crs2/fields.h"
 #include "crs2/handlers.h"
+#include "crs2/read_fields.h"
 #include "crs2/session.h"
 #include "log/read.h"
 #include "log/topics.h"
 #include "log/wake.h"
 
-#define MAX_RECORDS 8192
 #define MAX_WAIT_MS 30000
 #define MAX_PATTERN_BYTES 256
 #define MAX_STALE_ROUNDS 20u
@@ -404,17 +404,6 @@ static void find_topics(struct consume *consume) {
 
 /* ------------------------------------------------------------------ fields */
 
-static bool fail_maximum(struct call *call, const char *code, const char *maximum) {
-  call_fail(call, code, FIELD_TEXT("maximum", maximum));
-  return false;
-}
-
-static bool fail_above(struct call *call, const char *code, const char *name, const char *maximum) {
-  call_fail(call, code, FIELD_SLICE("requested", call_field(call, name)),
-            FIELD_TEXT("maximum", maximum));
-  return false;
-}
-
 static bool check_presence(struct call *call) {
   struct slice group = call_field(call, "group");
   if (call_field(call, "topic").length == 0 || call_field(call, "partition").length == 0 ||
@@ -433,59 +422,15 @@ static bool check_presence(struct call *call) {
   return true;
 }
 
-static bool read_isolation(struct consume *consume) {
-  struct call *call = consume->call;
-  if (!call_has_field(call, "isolation")) return true;
-  struct slice isolation = call_field(call, "isolation");
-  consume->is_uncommitted = field_equals_ignoring_case(isolation, "read_uncommitted");
-  if (consume->is_uncommitted || isolation.length == 0 ||
-      field_equals_ignoring_case(isolation, "read_committed")) {
-    return true;
-  }
-  call_fail(call, "invalid_isolation", FIELD_SLICE("isolation", isolation));
-  return false;
-}
-
-static bool read_position(struct consume *consume) {
-  struct call *call = consume->call;
-  int64_t generation;
-  if (!field_parse_int(call_field(call, "partition"), &consume->partition)) {
-    call_fail_command(call, "invalid_partition");
-    return false;
-  }
-  if (call_has_field(call, "generation") &&
-      !field_parse_int(call_field(call, "generation"), &generation)) {
-    call_fail_command(call, "invalid_generation");
-    return false;
-  }
-  if (!field_parse_u64(call_field(call, "offset"), &consume->requested_offset)) {
-    call_fail_command(call, "invalid_offset");
-    return false;
-  }
-  /* Nothing lies beyond a bigint, so such an offset is one beyond the end. */
-  consume->offset = consume->requested_offset > INT64_MAX - 1 ? INT64_MAX - 1
-                                                              : (int64_t)consume->requested_offset;
-  return true;
-}
-
-static bool read_limits(struct consume *consume, int64_t *wait_ms) {
-  struct call *call = consume->call;
-  consume->max_records = MAX_RECORDS;
+/* Checks 8 and 9. */
+static bool read_wait(struct call *call, int64_t *wait_ms) {
   *wait_ms = 0;
-  if (call_has_field(call, "batch")) {
-    if (!field_parse_int(call_field(call, "batch"), &consume->max_records) ||
-        consume->max_records <= 0) {
-      return fail_maximum(call, "invalid_batch", "8192");
-    }
-    if (consume->max_records > MAX_RECORDS) {
-      return fail_above(call, "fetch_batch_too_large", "batch", "8192");
-    }
+  if (!call_has_field(call, "wait_ms")) return true;
+  if (!field_parse_int(call_field(call, "wait_ms"), wait_ms) || *wait_ms < 0) {
+    return read_fields_fail_maximum(call, "invalid_wait_ms", "30000");
   }
-  if (call_has_field(call, "wait_ms")) {
-    if (!field_parse_int(call_field(call, "wait_ms"), wait_ms) || *wait_ms < 0) {
-      return fail_maximum(call, "invalid_wait_ms", "30000");
-    }
-    if (*wait_ms > MAX_WAIT_MS) return fail_above(call, "fetch_wait_too_large", "wait_ms", "30000");
+  if (*wait_ms > MAX_WAIT_MS) {
+    return read_fields_fail_above(call, "fetch_wait_too_large", "wait_ms", "30000");
   }
   return true;
 }
@@ -495,10 +440,15 @@ void handle_consume(struct call *call) {
   int64_t wait_ms;
   consume->call = call;
   call->state = consume;
-  if (!check_presence(call) || !read_isolation(consume) || !read_position(consume) ||
-      !read_limits(consume, &wait_ms)) {
+  struct read_fields fields;
+  if (!check_presence(call) || !read_fields_parse(call, &fields) || !read_wait(call, &wait_ms)) {
     return;
   }
+  consume->is_uncommitted = fields.is_uncommitted;
+  consume->partition = fields.partition;
+  consume->requested_offset = fields.requested_offset;
+  consume->offset = fields.offset;
+  consume->max_records = fields.max_records;
   consume->topic = call_field(call, "topic");
   consume->is_pattern = memchr(consume->topic.data, '*', consume->topic.length) != NULL ||
                         memchr(consume->topic.data, '?', consume->topic.length) != NULL;

@@ -15,18 +15,21 @@
 #define GROUP CONFIG_PERMISSION_GROUP
 #define TRANSACTION CONFIG_PERMISSION_TRANSACTION
 
-#define SERVED(name, permissions, handler, fields, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, false, handler, fields, summary }
+#define SERVED(name, permissions, handler, fields, summary)                                    \
+  {                                                                                            \
+    COMMAND_##name, #name, permissions, COMMAND_SERVED, true, false, handler, fields, summary, \
+        false                                                                                  \
+  }
 #define SERVED_BARE(name, permissions, handler, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, true, handler, "", summary }
+  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, true, handler, "", summary, false }
 #define LATER(name, permissions, fields, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_LATER, true, false, NULL, fields, summary }
+  { COMMAND_##name, #name, permissions, COMMAND_LATER, true, false, NULL, fields, summary, false }
 #define UNLISTED(name, permissions, fields, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_LATER, false, false, NULL, fields, summary }
+  { COMMAND_##name, #name, permissions, COMMAND_LATER, false, false, NULL, fields, summary, false }
 #define INTERNAL(name)                                                  \
   {                                                                     \
     COMMAND_##name, #name, 0, COMMAND_INTERNAL, false, false, NULL, "", \
-        "internal to the reference's brokers"                           \
+        "internal to the reference's brokers", false                    \
   }
 
 /* Listed rows stand in the order of HELP (commands-1 2.6). Required fields come first; the rest is
@@ -48,8 +51,9 @@ static const struct command commands[] = {
         CONSUME, READ | GROUP, handle_consume,
         "topic partition offset member [group isolation batch wait_ms autoOffsetReset generation]",
         "Reads records, waiting for some when asked to"),
-    LATER(STREAM, READ | GROUP, "topic partition group [member offset isolation batch]",
-          "Pushes records as they come"),
+    {COMMAND_STREAM, "STREAM", READ | GROUP, COMMAND_SERVED, true, false, handle_stream,
+     "topic partition group [member offset isolation batch autoOffsetReset generation]",
+     "Pushes records as they come; the connection carries nothing else from then on", true},
     LATER(JOIN_GROUP, GROUP, "group member [topic]", "Joins a consumer group"),
     LATER(SYNC_GROUP, GROUP, "group member generation [topic]", "Fetches a member's assignment"),
     LATER(LEAVE_GROUP, GROUP, "group member [topic generation]", "Leaves a consumer group"),
@@ -88,9 +92,10 @@ static const struct command commands[] = {
     LATER(LIST_CLUSTER, ADMIN, "", "Lists the nodes"),
     LATER(CLUSTER_STATUS, ADMIN, "", "Describes the cluster as JSON"),
     LATER(ELECT_LEADER, ADMIN, "topic partition broker", "Moves a partition's preferred node"),
-    {COMMAND_HELP, "HELP", 0, COMMAND_SERVED, true, true, handle_help, "", "Names the commands"},
+    {COMMAND_HELP, "HELP", 0, COMMAND_SERVED, true, true, handle_help, "", "Names the commands",
+     false},
     {COMMAND_EXIT, "EXIT", 0, COMMAND_SERVED, true, false, handle_exit, "",
-     "Answers OK and closes the connection"},
+     "Answers OK and closes the connection", false},
     LATER(ALTER_TOPIC_CONFIG, ADMIN, "topic min_in_sync_replicas",
           "Changes a topic's minimum of in-sync replicas"),
     LATER(AGGREGATE_REPLAY_PROOF, READ, "topic match_id [partition expected_last_sequence]",
@@ -99,7 +104,7 @@ static const struct command commands[] = {
           "topic match_id from_sequence to_sequence [max_records]",
           "Reads a range of an aggregate's events"),
     {COMMAND_AUTH, "AUTH", 0, COMMAND_SERVED, false, false, handle_auth, "principal token",
-     "Authenticates the connection"},
+     "Authenticates the connection", false},
     UNLISTED(TXN_APPEND_STREAM, TRANSACTION | WRITE,
              "transactional_id topic key expected_version producerId seqNum epoch message",
              "Appends an event in a transaction"),

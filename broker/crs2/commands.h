@@ -25,6 +25,7 @@ struct command {
   void (*handle)(struct call *call);
   const char *fields; /* for people: required ones in capitals' place, see docs */
   const char *summary;
+  bool is_streamed; /* every answer, a refusal too, is a stream frame (crs2-wire 13.4) */
 };
 
 /* By internal number; NULL for NEGOTIATE and unknown numbers. */

@@ -15,7 +15,7 @@
 #define ANSWER_MIN_BYTES (1 << 20)
 
 void consume_answer_init(struct consume_answer *answer, int64_t max_records) {
-  *answer = (struct consume_answer){.max_records = max_records};
+  *answer = (struct consume_answer){.max_records = max_records, .max_bytes = ANSWER_MAX_BYTES};
 }
 
 /* Control batches are transaction markers: only read_uncommitted shows them. */
@@ -77,38 +77,40 @@ static struct record to_wire(const struct log_record *record) {
                          .payload_digest = record->payload_digest};
 }
 
-/* Adds a part's records; false when the batch is full. */
-static bool add_part(struct batch_writer *writer, const struct consume_answer *answer,
-                     const struct consume_part *part) {
+/* Adds a part's records; the offset of the first that the batch has no room for, or -1. */
+static int64_t add_part(struct batch_writer *writer, const struct consume_answer *answer,
+                        const struct consume_part *part) {
   struct batch_iterator iterator;
   struct log_record record;
   batch_iterator_begin(&iterator, part->batch);
   while (batch_iterator_next(&iterator, &record)) {
     if (record.offset < part->from_offset) continue;
-    if ((int64_t)writer->count >= answer->max_records) return false;
+    if ((int64_t)writer->count >= answer->max_records) return record.offset;
     const struct batch_writer saved = *writer;
     size_t length = writer->out->length;
     struct record wire = to_wire(&record);
-    if (batch_writer_add(writer, &wire) != NULL) return false;
+    if (batch_writer_add(writer, &wire) != NULL) return record.offset;
     size_t size = writer->out->length - writer->start;
-    if (writer->count > 1 && size > ANSWER_MAX_BYTES) {
+    if (writer->count > 1 && size > answer->max_bytes) {
       writer->out->length = length; /* it goes first in the next answer */
       *writer = saved;
-      return false;
+      return record.offset;
     }
-    if (size > ANSWER_MAX_BYTES) return false;
+    if (size > answer->max_bytes) return record.offset + 1;
   }
-  return true;
+  return -1;
 }
 
-void consume_answer_build(const struct consume_answer *answer, struct slice topic,
-                          int32_t partition, struct buffer *out) {
+int64_t consume_answer_build(const struct consume_answer *answer, struct slice topic,
+                             int32_t partition, struct buffer *out) {
   struct batch_writer writer;
   batch_writer_begin(&writer, out, topic, partition);
-  for (unsigned i = 0; i < answer->part_count; i++) {
-    if (!add_part(&writer, answer, &answer->parts[i])) break;
+  int64_t left_out = -1;
+  for (unsigned i = 0; i < answer->part_count && left_out < 0; i++) {
+    left_out = add_part(&writer, answer, &answer->parts[i]);
   }
   batch_writer_finish(&writer);
+  return left_out;
 }
 
 void consume_answer_release(struct consume_answer *answer) {

@@ -1,4 +1,4 @@
-/* The records gathered for one CONSUME, and their batch. */
+/* The records gathered for one CONSUME, or for one frame of a STREAM, and their batch. */
 #ifndef PGCURSUS_CRS2_CONSUME_ANSWER_H
 #define PGCURSUS_CRS2_CONSUME_ANSWER_H
 
@@ -22,7 +22,7 @@ struct consume_answer {
   uint64_t records; /* visible ones */
   size_t bytes;     /* of the batches held */
   int64_t max_records;
-  bool is_uncommitted;
+  size_t max_bytes; /* of the batch that is built; the first record always goes in */
 };
 
 void consume_answer_init(struct consume_answer *answer, int64_t max_records);
@@ -38,10 +38,11 @@ bool consume_answer_is_full(const struct consume_answer *answer, int64_t max_rec
 int64_t consume_answer_room(const struct consume_answer *answer,
                             const struct memory_budget *budget);
 
-/* Appends the CBV2 batch: at most max_records records, at most what fits a frame, at least one if
- * there is any. Touches only the answer, so it may run on a worker thread. */
-void consume_answer_build(const struct consume_answer *answer, struct slice topic,
-                          int32_t partition, struct buffer *out);
+/* Appends the CBV2 batch: at most max_records records, at most max_bytes, at least one record if
+ * there is any. Returns the offset of the first record that did not go in, -1 when all did. Touches
+ * only the answer, so it may run on a worker thread. */
+int64_t consume_answer_build(const struct consume_answer *answer, struct slice topic,
+                             int32_t partition, struct buffer *out);
 
 void consume_answer_release(struct consume_answer *answer);
 

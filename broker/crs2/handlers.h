@@ -27,6 +27,9 @@ bool publish_acks_are_none(struct slice acks, bool is_batch);
 /* cmd_consume.c */
 void handle_consume(struct call *call);
 
+/* cmd_stream.c */
+void handle_stream(struct call *call);
+
 /* outcome.c: answers for what went wrong in the database */
 void call_fail_control(struct call *call, const struct control_result *result);
 void call_fail_control_status(struct call *call, enum control_status status, const char *reason);

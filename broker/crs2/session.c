@@ -25,9 +25,13 @@
 
 #define CLOSE_GRACE_MS 5000
 
+/* How much later than a stream its connection gives up on a peer that takes nothing. */
+#define STREAM_WRITE_GRACE_MS 10000
+
 enum session_state {
   SESSION_HANDSHAKE, /* nothing negotiated yet */
   SESSION_OPEN,      /* between requests, or with one in progress */
+  SESSION_STREAMING, /* a stream has the connection */
   SESSION_ENDING,    /* the last answer is being written */
 };
 
@@ -37,8 +41,9 @@ struct session {
   enum session_state state;
   enum compression compression;
   enum command_numbering numbering;
-  struct call *call; /* the request in progress */
-  bool processing;   /* inside process(): answers that come at once must not recurse */
+  struct call *call;             /* the request in progress */
+  struct session_stream *stream; /* SESSION_STREAMING */
+  bool processing;               /* inside process(): answers that come at once must not recurse */
   bool input_ended;
   bool frame_started; /* the deadline in force is a frame's */
   char *principal;
@@ -265,13 +270,21 @@ static void rest(struct session *session) {
   }
 }
 
+/* A stream's client may send what it likes; it is read, so that its end is noticed, and dropped. */
+static void ignore_input(struct session *session) {
+  struct connection *connection = session->connection;
+  connection_consume(connection, connection_input(connection).length);
+  connection_want_input(connection, 1);
+  connection_hold(connection, false);
+}
+
 static void process(struct session *session) {
   struct connection *connection = session->connection;
   struct crs2 *crs2 = session->crs2;
   session->processing = true;
   bool more = true;
   while (more && session->connection != NULL && session->call == NULL &&
-         session->state != SESSION_ENDING && !connection_output_is_full(connection)) {
+         session->state < SESSION_STREAMING && !connection_output_is_full(connection)) {
     if (session->state == SESSION_HANDSHAKE) {
       more = read_handshake(session);
     } else {
@@ -280,11 +293,13 @@ static void process(struct session *session) {
   }
   bool is_busy = session->connection != NULL &&
                  (session->call != NULL || connection_output_is_full(connection));
-  if (session->connection != NULL && !is_busy && session->state != SESSION_ENDING) rest(session);
+  if (session->connection != NULL && !is_busy && session->state < SESSION_STREAMING) rest(session);
   session->processing = false;
   if (session->connection == NULL) { /* closed meanwhile; on_closed left the memory to us */
     free(session->principal);
     free(session);
+  } else if (session->state == SESSION_STREAMING) {
+    ignore_input(session);
   } else if (session->state != SESSION_ENDING) {
     connection_hold(connection, is_busy);
   }
@@ -324,12 +339,57 @@ void session_call_finished(struct call *call) {
   if (!session->processing) process(session);
 }
 
+/* ------------------------------------------------------------------ streams */
+
+void session_begin_stream(struct call *call, struct session_stream *stream) {
+  struct session *session = call->session;
+  record_metrics(call);
+  call_free(call);
+  session->call = NULL;
+  session->stream = stream;
+  session->state = SESSION_STREAMING;
+  connection_set_deadline(session->connection, 0);
+  session->frame_started = false;
+  /* The stream itself notices a peer that takes nothing, and says so. */
+  connection_set_write_timeout(session->connection,
+                               session->crs2->config->stream_timeout + STREAM_WRITE_GRACE_MS);
+  if (session->input_ended) {
+    connection_close(session->connection, "end of input");
+  } else if (session->crs2->draining) {
+    stream->on_stop(stream);
+  } else if (!session->processing) {
+    ignore_input(session);
+  }
+}
+
+void session_stream_write(struct session *session, struct buffer *frames) {
+  connection_write(session->connection, frames);
+  connection_request_drained(session->connection);
+}
+
+size_t session_stream_pending(const struct session *session) {
+  return connection_output_pending(session->connection);
+}
+
+void session_stream_end(struct session *session, struct buffer *frame, int64_t grace_ms,
+                        const char *reason) {
+  session->stream = NULL;
+  session->state = SESSION_ENDING;
+  connection_write(session->connection, frame);
+  connection_close_after_output(session->connection, grace_ms, reason);
+}
+
 /* ------------------------------------------------------------------ the connection's events */
 
 static void on_input(struct connection *connection, void *owner) {
   struct session *session = owner;
   (void)connection;
-  if (!session->processing) process(session);
+  if (session->processing) return;
+  if (session->state == SESSION_STREAMING) {
+    ignore_input(session);
+  } else {
+    process(session);
+  }
 }
 
 static void cancel_wait(struct session *session) {
@@ -343,6 +403,8 @@ static void on_end_of_input(struct connection *connection, void *owner) {
   session->input_ended = true;
   if (session->state == SESSION_HANDSHAKE) {
     connection_close(session->connection, "end of input in the handshake");
+  } else if (session->state == SESSION_STREAMING) {
+    connection_close(session->connection, "end of input");
   } else if (session->call != NULL) {
     cancel_wait(session);
   } else if (!session->processing && session->state == SESSION_OPEN) {
@@ -353,7 +415,9 @@ static void on_end_of_input(struct connection *connection, void *owner) {
 static void on_output_drained(struct connection *connection, void *owner) {
   struct session *session = owner;
   (void)connection;
-  if (!session->processing && session->call == NULL && session->state == SESSION_OPEN) {
+  if (session->state == SESSION_STREAMING) {
+    session->stream->on_drained(session->stream);
+  } else if (!session->processing && session->call == NULL && session->state == SESSION_OPEN) {
     process(session);
   }
 }
@@ -365,6 +429,8 @@ static void on_closed(struct connection *connection, void *owner, const char *re
   DL_DELETE(session->crs2->sessions, session);
   session->crs2->session_count--;
   struct call *call = session->call;
+  if (session->stream) session->stream->on_closed(session->stream);
+  session->stream = NULL;
   session->call = NULL;
   session->connection = NULL;
   if (call) {
@@ -416,6 +482,8 @@ void crs2_drain(struct crs2 *crs2) {
   DL_FOREACH_SAFE(crs2->sessions, session, next) {
     if (session->call != NULL) {
       cancel_wait(session);
+    } else if (session->state == SESSION_STREAMING) {
+      session->stream->on_stop(session->stream);
     } else if (session->state != SESSION_ENDING) {
       end_after_output(session, "the node is stopping");
     }
@@ -423,5 +491,5 @@ void crs2_drain(struct crs2 *crs2) {
 }
 
 bool crs2_is_idle(const struct crs2 *crs2) {
-  return crs2->session_count == 0 && crs2->calls_in_progress == 0;
+  return crs2->session_count == 0 && crs2->calls_in_progress == 0 && crs2->stream_count == 0;
 }

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/metrics.h"
 #include "base/worker.h"
 #include "db/connect.h"
 
@@ -60,6 +61,7 @@ struct db_connection {
   char **setup; /* ended by NULL */
   struct db_statement *statements;
   Oid *parameter_types; /* of all statements */
+  struct metric_series *statements_total;
 };
 
 static void start_connecting(struct db_connection *connection);
@@ -435,6 +437,7 @@ void db_connection_send(struct db_connection *connection, struct db_batch *batch
   size_t bytes = parameter_bytes(connection, calls, count);
   if (bytes > connection->largest_message) connection->largest_message = bytes;
   enqueue_batch(connection, batch, count);
+  metric_add(connection->statements_total, count);
   if (bytes > BULK_PARAMETER_BYTES && connection->in_flight == 1) {
     send_bulk(connection, batch, calls, count);
     return;
@@ -604,6 +607,10 @@ struct db_connection *db_connection_open(const struct db_connection_options *opt
   connection->state = DB_CONNECTING;
   connection->tail = &connection->head;
   connection->retry_delay_ms = RETRY_FIRST_MS;
+  connection->statements_total =
+      metric_with(metric_counter("pgcursus_database_statements_total",
+                                 "Statements sent to PostgreSQL.", NULL, NULL),
+                  NULL, NULL);
   ev_io_init(&connection->read_watcher, on_readable, -1, EV_READ);
   ev_io_init(&connection->write_watcher, on_writable, -1, EV_WRITE);
   ev_timer_init(&connection->retry_timer, on_retry, 0., 0.);

@@ -151,14 +151,20 @@ static void look_in_cache(struct read_pool *pool, struct read_request *request) 
   while (wants_more(request)) {
     struct log_batch *batch = tail_cache_find(pool->options.cache, request->log_id,
                                               request->partition, request->next_offset);
-    if (batch == NULL || !take_batch(request, batch)) return;
+    /* The decision of a transaction may be news, and with it what else may be read. */
+    if (batch == NULL || batch->transaction_id) return;
+    if (!take_batch(request, batch)) return;
   }
+}
+
+static bool has_everything(const struct read_request *request) {
+  return !wants_more(request) || (request->known_end && request->next_offset >= request->known_end);
 }
 
 /* Serves a reader from the cache when it has everything; else joins it to a query for the rest. */
 static void serve(struct read_pool *pool, struct read_request *request) {
-  look_in_cache(pool, request);
-  if (!wants_more(request)) {
+  if (!request->needs_bounds) look_in_cache(pool, request);
+  if (!request->needs_bounds && has_everything(request)) {
     metric_add(pool->cache_hits_total, 1);
     finish_reader(request, &(struct read_result){.status = READ_OK, .reason = ""});
     return;
@@ -380,9 +386,14 @@ static void add_partition(void *context, int64_t log_id, int32_t partition) {
 static void on_poll_result(struct db_batch *batch, unsigned call, const PGresult *result) {
   struct poll *poll = (struct poll *)batch;
   (void)call;
+  struct wake *wake = poll->pool->options.wake;
   for (int row = 0; row < PQntuples(result); row++) {
-    wake_signal(poll->pool->options.wake, db_get_int8(result, row, 0), db_get_int4(result, row, 1),
-                db_get_int8(result, row, 2));
+    if (PQgetisnull(result, row, 2)) {
+      wake_signal_log(wake, db_get_int8(result, row, 0));
+    } else {
+      wake_signal(wake, db_get_int8(result, row, 0), db_get_int4(result, row, 1),
+                  db_get_int8(result, row, 2));
+    }
   }
 }
 
@@ -486,6 +497,10 @@ void read_pool_close(struct read_pool *pool) {
   turn_stop(&pool->turn);
   ev_timer_stop(pool->options.loop, &pool->tick);
   ev_timer_stop(pool->options.loop, &pool->poll_timer);
+  for (struct read_request *request = pool->arrived, *next; request; request = next) {
+    next = request->next;
+    fail_reader(request, READ_UNAVAILABLE, "the node is stopping");
+  }
   while (pool->waiting) fail_query(take_waiting(pool), READ_UNAVAILABLE, "the node is stopping");
   for (unsigned i = 0; i < pool->options.connections; i++) {
     db_connection_close(pool->sessions[i].connection);

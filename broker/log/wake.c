@@ -77,6 +77,7 @@ static void wake_below(struct wake *wake, struct wake_partition *partition, int6
   }
   while ((waiter = woken.waiters) != NULL) {
     DL_DELETE(woken.waiters, waiter);
+    waiter->end_offset = end_offset;
     waiter->on_wake(waiter);
   }
 }

@@ -16,6 +16,8 @@ struct wake_waiter {
   void (*on_wake)(
       struct wake_waiter *waiter); /* may register again; must not touch other waiters */
   int64_t offset;                  /* the first offset not yet seen */
+  /* Set before on_wake: the log reaches this far; INT64_MAX: the log itself changed. */
+  int64_t end_offset;
   /* private to log/wake.c */
   struct wake_partition *partition;
   struct wake_waiter *prev, *next;

@@ -26,7 +26,8 @@ struct connection_handler {
    */
   void (*on_end_of_input)(struct connection *connection, void *owner);
 
-  /* The output queue went from above the high-water mark to empty. May be NULL. */
+  /* The output queue became empty after it was above the high-water mark, or after
+   * connection_request_drained(). May be NULL. */
   void (*on_output_drained)(struct connection *connection, void *owner);
 
   /* The deadline set with connection_set_deadline() passed. The owner decides what follows. */
@@ -71,6 +72,14 @@ size_t connection_output_pending(const struct connection *connection);
 /* True when more is queued than output_high_water (256 KiB): the owner should stop producing until
  * on_output_drained. */
 bool connection_output_is_full(const struct connection *connection);
+
+/* Asks for on_output_drained once the queue is empty, however little is in it; never called before
+ * this returns. */
+void connection_request_drained(struct connection *connection);
+
+/* Replaces the listener's write_timeout_ms for this connection: a peer that takes none of the
+ * queued output for that long is cut off. */
+void connection_set_write_timeout(struct connection *connection, int64_t milliseconds);
 
 /* Stops reading and drops unread input, writes what is queued, then closes; closes anyway after
  * `grace_ms`. Never closes before it returns. What is written later is dropped. */

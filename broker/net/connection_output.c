@@ -61,6 +61,16 @@ bool connection_output_is_full(const struct connection *connection) {
   return connection->output_pending > OUTPUT_HIGH_WATER;
 }
 
+void connection_request_drained(struct connection *connection) {
+  if (connection_is_closed(connection)) return;
+  connection->output_was_full = true;
+  net_context_schedule(connection, TURN_FLUSH);
+}
+
+void connection_set_write_timeout(struct connection *connection, int64_t milliseconds) {
+  connection->write_timeout_us = milliseconds * 1000;
+}
+
 /* Up to `most` bytes of the queue as parts for one write. */
 static size_t gather(const struct connection *connection, size_t most, struct iovec *parts,
                      size_t *length) {

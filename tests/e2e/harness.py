@@ -14,6 +14,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 
 import crs2client as crs2
 
@@ -227,6 +228,18 @@ class Broker:
 
     def client(self, *arguments, **more):
         return crs2.Client(self.listen, *arguments, **more)
+
+    def terminate(self):
+        """Asks the broker to end, as an operator would, and does not wait."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def metric(self, name):
+        """The sum of a metric's series."""
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=20) as answer:
+            lines = answer.read().decode().splitlines()
+        values = [float(line.split()[-1]) for line in lines if re.match(rf"{name}[ {{]", line)]
+        assert values, f"no metric {name}"
+        return sum(values)
 
     # What the process costs, from /proc.
 

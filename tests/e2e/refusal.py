@@ -8,7 +8,7 @@ import crs2client as crs2
 CLASSES = {
     "validation": (
         "batch_decode_failed empty_messages invalid_acks invalid_aggregate_replay invalid_aggregate_version "
-        "invalid_auth invalid_batch invalid_consume_syntax invalid_epoch invalid_event_sourcing invalid_generation "
+        "invalid_auth invalid_batch invalid_consume_syntax invalid_stream_syntax invalid_epoch invalid_event_sourcing invalid_generation "
         "invalid_idempotent invalid_is_idempotent invalid_isolation invalid_member invalid_group "
         "invalid_min_in_sync_replicas invalid_offset invalid_partition invalid_partitions invalid_producer_id "
         "invalid_replication_factor invalid_retention_bytes invalid_retention_hours invalid_schema_version "

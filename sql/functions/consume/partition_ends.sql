@@ -1,7 +1,7 @@
 -- partition_ends: the next offsets of several partitions, of one snapshot.
 --
 -- Arguments: _log_ids, _partitions   two arrays of one length.
--- Returns:   a row for each pair whose log is current; the others are left out.
+-- Returns:   a row for each pair; end_offset is NULL when no topic has that log (any more).
 -- Errors:    none.
 -- Tables:    topic_definitions, partition_states, record_batches (read).
 --
@@ -12,12 +12,13 @@ LANGUAGE sql STABLE SECURITY DEFINER ROWS 100
 SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
   SELECT w.log_id, w.partition,
-         coalesce((SELECT b.last_offset + 1
-                     FROM record_batches b
-                    WHERE b.log_id = w.log_id AND b.partition = w.partition
-                    ORDER BY b.base_offset DESC
-                    LIMIT 1), p.end_offset)
+         CASE WHEN EXISTS (SELECT FROM topic_definitions t WHERE t.log_id = w.log_id)
+              THEN coalesce((SELECT b.last_offset + 1
+                               FROM record_batches b
+                              WHERE b.log_id = w.log_id AND b.partition = w.partition
+                              ORDER BY b.base_offset DESC
+                              LIMIT 1), p.end_offset)
+          END
     FROM unnest(_log_ids, _partitions) AS w (log_id, partition)
-    JOIN partition_states p ON p.log_id = w.log_id AND p.partition = w.partition
-   WHERE EXISTS (SELECT FROM topic_definitions t WHERE t.log_id = w.log_id)
+    LEFT JOIN partition_states p ON p.log_id = w.log_id AND p.partition = w.partition
 $$;
