@@ -53,7 +53,7 @@ struct db_connection {
   struct db_batch **tail;
   unsigned in_flight;
   size_t largest_message;
-  bool broken_while_sending;
+  bool is_failing; /* about to be lost: nothing more is sent */
   bool close_requested;
   bool dispatching; /* inside a callback loop: closing must wait for its end */
   struct db_connect connect;
@@ -94,7 +94,7 @@ enum db_connection_state db_connection_state(const struct db_connection *connect
 }
 
 bool db_connection_can_send(const struct db_connection *connection) {
-  return connection->state == DB_READY && !connection->broken_while_sending;
+  return connection->state == DB_READY && !connection->is_failing;
 }
 
 unsigned db_connection_in_flight(const struct db_connection *connection) {
@@ -247,6 +247,7 @@ static bool drain_results(struct db_connection *connection) {
       bool spoiled = session_is_spoiled(batch), ending = session_is_ending(batch);
       dequeue_batch(connection);
       restart_answer_timer(connection);
+      if (spoiled || ending) connection->is_failing = true; /* the callback must send nothing new */
       complete_batch(batch);
       if (spoiled || ending) return false;
       continue;
@@ -382,9 +383,9 @@ static void bulk_done(struct worker_job *job) {
   dequeue_batch(connection);
   if (healthy) {
     watch_socket(connection);
-    bool spoiled = session_is_spoiled(batch), ending = session_is_ending(batch);
+    connection->is_failing = session_is_spoiled(batch) || session_is_ending(batch);
     complete_batch(batch);
-    healthy = !spoiled && !ending;
+    healthy = !connection->is_failing;
   } else if (batch->failed && strncmp(batch->failure.sqlstate, "08", 2) != 0 &&
              strcmp(batch->failure.sqlstate, "00000") != 0) {
     complete_batch(batch); /* PostgreSQL answered with an error before it closed */
@@ -425,8 +426,8 @@ static void on_deferred(struct ev_loop *loop, ev_idle *watcher, int events) {
   struct db_connection *connection = watcher->data;
   (void)events;
   ev_idle_stop(loop, watcher);
-  if (connection->broken_while_sending) {
-    connection->broken_while_sending = false;
+  if (connection->is_failing) {
+    connection->is_failing = false;
     lose_connection(connection, PQerrorMessage(connection->pg));
   }
 }
@@ -448,7 +449,7 @@ void db_connection_send(struct db_connection *connection, struct db_batch *batch
   }
   healthy = healthy && PQpipelineSync(connection->pg) == 1 && flush_output(connection);
   if (!healthy) {
-    connection->broken_while_sending = true;
+    connection->is_failing = true;
     ev_idle_start(connection->options.loop, &connection->deferred);
   }
   if (connection->in_flight == 1) restart_answer_timer(connection);
@@ -519,7 +520,7 @@ static void drop_session(struct db_connection *connection) {
   unwatch_socket(connection);
   ev_timer_stop(connection->options.loop, &connection->answer_timer);
   ev_idle_stop(connection->options.loop, &connection->deferred);
-  connection->broken_while_sending = false;
+  connection->is_failing = false;
   PQfinish(connection->pg);
   connection->pg = NULL;
 }

@@ -265,6 +265,11 @@ static bool is_server_wide(const char *sqlstate) {
          strncmp(sqlstate, "58", 2) == 0 || strcmp(sqlstate, "25006") == 0;
 }
 
+/* PostgreSQL ended the session (a shutdown, an administrator, a demotion) and rolled back. */
+static bool is_session_end(const char *sqlstate) {
+  return strncmp(sqlstate, "57P", 3) == 0 || strcmp(sqlstate, "25006") == 0;
+}
+
 static void answer_refused(struct append *append, struct append_item *item,
                            const struct db_failure *failure) {
   struct append_result result;
@@ -295,7 +300,9 @@ static void group_refused(struct lane *lane, const struct db_failure *failure) {
   unsigned culprits = is_known ? group->rows[failed_row].item_count : count;
   if (is_known && culprits == 0)
     culprits = 1; /* a later row of an item that is alone in its group */
-  if (is_server_wide(failure->sqlstate)) {
+  if (is_session_end(failure->sqlstate) && !lane->append->closing) {
+    culprits = 0; /* nobody's fault: they wait for the session to come back */
+  } else if (is_server_wide(failure->sqlstate)) {
     first = 0;
     culprits = count;
   } else if (culprits > 1) {

@@ -246,6 +246,19 @@ static void query_committed(struct query *query) {
   free_query(query);
 }
 
+/* The session ended before the answer. Asking again changes nothing, so the readers do, in a new
+ * query. */
+static void repeat_query(struct query *query) {
+  struct read_request *request = query->readers;
+  query->readers = NULL;
+  while (request) {
+    struct read_request *next = request->next;
+    join_query(query->pool, request);
+    request = next;
+  }
+  free_query(query);
+}
+
 static void pump(struct read_pool *pool);
 
 static void on_query_done(struct db_batch *batch, enum db_outcome outcome,
@@ -254,6 +267,9 @@ static void on_query_done(struct db_batch *batch, enum db_outcome outcome,
   struct read_pool *pool = query->pool;
   if (outcome == DB_COMMITTED) {
     query_committed(query);
+  } else if (!pool->closing &&
+             (outcome == DB_UNKNOWN || strncmp(failure->sqlstate, "57P", 3) == 0)) {
+    repeat_query(query);
   } else if (outcome == DB_REFUSED && strncmp(failure->sqlstate, "57", 2) != 0 &&
              strncmp(failure->sqlstate, "53", 2) != 0 && strncmp(failure->sqlstate, "08", 2) != 0) {
     fail_query(query, READ_FAILED, failure->message);

@@ -473,7 +473,7 @@ static void a_transient_error_of_one_item_is_worth_another_try_of_its_sender(voi
 
 static void an_error_of_the_server_is_everybodys(void **state) {
   (void)state;
-  static const char *const states[] = {"53100", "57P01", "57P03", "58030", "25006"};
+  static const char *const states[] = {"53100", "53200", "58030"};
   for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
     unsigned first = used;
     for (int32_t j = 0; j < 3; j++) submit(idempotent(j));
@@ -481,6 +481,20 @@ static void an_error_of_the_server_is_everybodys(void **state) {
     db_fixture_refuse(lane, 1, states[i], "disk full", "");
     for (unsigned j = first; j < used; j++) assert_told(&publishes[j], APPEND_UNAVAILABLE);
     assert_int_equal(append_pending(append), 0);
+  }
+}
+
+static void the_end_of_a_session_is_nobodys_and_all_go_again(void **state) {
+  (void)state;
+  static const char *const states[] = {"57P01", "57P03", "25006"};
+  for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    struct publish *publish = submit(plain(0));
+    turn();
+    db_fixture_refuse(lane, 1, states[i], "terminating connection", "");
+    assert_int_equal(publish->answers, 0);
+    assert_int_equal(append_pending(append), 1);
+    commit();
+    assert_told(publish, APPEND_OK);
   }
 }
 
@@ -660,6 +674,7 @@ int main(void) {
       ONE(an_error_at_the_commit_is_nobodys_and_all_are_tried_alone),
       ONE(a_transient_error_of_one_item_is_worth_another_try_of_its_sender),
       ONE(an_error_of_the_server_is_everybodys),
+      ONE(the_end_of_a_session_is_nobodys_and_all_go_again),
       ONE(a_refusal_in_strict_mode_carries_its_numbers),
       ONE(after_a_loss_only_what_may_repeat_is_sent_again),
       ONE(a_cancelled_wait_for_a_standby_is_no_success),
