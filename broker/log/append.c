@@ -179,13 +179,13 @@ static void publish_row(struct lane *lane, const struct append_row *row,
   struct append *append = lane->append;
   if (row->status != 0) return;
   metric_add(append->records_total, row->appended_count);
-  if ((uint32_t)row->appended_count == row->columns->record_count) {
+  /* A row too large for the cache is not even copied: that alone would hold the loop. */
+  if ((uint32_t)row->appended_count == row->columns->record_count &&
+      tail_cache_takes(append->options.cache, columns_memory(row->columns))) {
     struct log_batch *batch = log_batch_from_columns(row->columns, item->log_id, item->partition,
                                                      row->base_offset, row->appended_at);
-    if (batch) {
-      tail_cache_insert(append->options.cache, batch);
-      log_batch_release(batch);
-    }
+    tail_cache_insert(append->options.cache, batch);
+    log_batch_release(batch);
   }
   wake_signal(append->options.wake, item->log_id, item->partition, row->last_offset + 1);
 }

@@ -42,10 +42,11 @@ struct log_batch {
 struct log_batch *log_batch_copy(const struct log_batch *source)
     __attribute__((warn_unused_result));
 
-/* A batch from columns that were appended at `base_offset`. */
+/* A batch from finished columns that were appended at `base_offset`. */
 struct log_batch *log_batch_from_columns(const struct columns *columns, int64_t log_id,
                                          int32_t partition, int64_t base_offset,
-                                         int64_t appended_at) __attribute__((warn_unused_result));
+                                         int64_t appended_at)
+    __attribute__((returns_nonnull, warn_unused_result));
 
 struct log_batch *log_batch_retain(struct log_batch *batch);
 void log_batch_release(struct log_batch *batch);

@@ -121,9 +121,13 @@ static struct partition_tail *get_partition(struct tail_cache *cache,
   return tail;
 }
 
+/* One batch must not sweep everything else out. */
+bool tail_cache_takes(const struct tail_cache *cache, size_t memory) {
+  return memory <= cache->limit / 4;
+}
+
 void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch) {
-  /* One batch must not sweep everything else out. */
-  if (batch->memory > cache->limit / 4) return;
+  if (!tail_cache_takes(cache, batch->memory)) return;
   struct partition_tail *tail = get_partition(cache, batch);
   size_t position = upper_bound(tail, batch->base_offset);
   if (position > 0 &&

@@ -4,6 +4,7 @@
 #ifndef PGCURSUS_LOG_TAIL_CACHE_H
 #define PGCURSUS_LOG_TAIL_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,9 @@ struct tail_cache *tail_cache_create(size_t limit)
 /* Takes a reference of its own; evicts the oldest insertions to stay within the limit. A batch that
  * is already there is left as it is. */
 void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch);
+
+/* True when a batch of that much memory would be kept: asked before one is made for the cache. */
+bool tail_cache_takes(const struct tail_cache *cache, size_t memory);
 
 /* The batch that contains `offset`, or NULL. Borrowed: retain it to keep it past the next
  * insertion. */

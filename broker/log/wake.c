@@ -15,6 +15,7 @@ struct wake_key {
 struct wake_partition {
   struct wake_key key;
   struct wake_waiter *waiters;
+  bool is_detached; /* a list of those being woken, not in the table */
   UT_hash_handle hh;
 };
 
@@ -49,51 +50,61 @@ void wake_add(struct wake *wake, struct wake_waiter *waiter, int64_t log_id, int
   DL_APPEND(found->waiters, waiter);
 }
 
+static void drop_if_empty(struct wake *wake, struct wake_partition *partition) {
+  if (partition->waiters || partition->is_detached) return;
+  HASH_DEL(wake->partitions, partition);
+  free(partition);
+}
+
 void wake_remove(struct wake *wake, struct wake_waiter *waiter) {
   struct wake_partition *partition = waiter->partition;
   if (partition == NULL) return;
   waiter->partition = NULL;
   DL_DELETE(partition->waiters, waiter);
-  if (partition->waiters == NULL) {
-    HASH_DEL(wake->partitions, partition);
-    free(partition);
-  }
+  drop_if_empty(wake, partition);
 }
 
-/* Moves the waiters to be woken to a list of their own first, since their callbacks may register
- * again. */
-static void wake_below(struct wake *wake, struct wake_partition *partition, int64_t end_offset) {
-  struct wake_partition woken = {.waiters = NULL};
-  struct wake_waiter *waiter, *next;
-  DL_FOREACH_SAFE(partition->waiters, waiter, next) {
-    if (waiter->offset >= end_offset) continue;
-    DL_DELETE(partition->waiters, waiter);
-    DL_APPEND(woken.waiters, waiter);
+/* Moves a partition's waiters to the list of those to be woken. */
+static void detach(struct wake_partition *partition, struct wake_waiter *waiter,
+                   struct wake_partition *woken, int64_t end_offset) {
+  DL_DELETE(partition->waiters, waiter);
+  DL_APPEND(woken->waiters, waiter);
+  waiter->partition = woken;
+  waiter->end_offset = end_offset;
+}
+
+/* All are detached before the first is called, since callbacks may register again; and until its
+ * own turn each may still be removed by another's callback. */
+static void call_woken(struct wake_partition *woken) {
+  struct wake_waiter *waiter;
+  while ((waiter = woken->waiters) != NULL) {
+    DL_DELETE(woken->waiters, waiter);
     waiter->partition = NULL;
-  }
-  if (partition->waiters == NULL) {
-    HASH_DEL(wake->partitions, partition);
-    free(partition);
-  }
-  while ((waiter = woken.waiters) != NULL) {
-    DL_DELETE(woken.waiters, waiter);
-    waiter->end_offset = end_offset;
     waiter->on_wake(waiter);
   }
 }
 
 void wake_signal(struct wake *wake, int64_t log_id, int32_t partition, int64_t end_offset) {
   struct wake_key key = {.log_id = log_id, .partition = partition};
-  struct wake_partition *found;
+  struct wake_partition *found, woken = {.is_detached = true};
+  struct wake_waiter *waiter, *next;
   HASH_FIND(hh, wake->partitions, &key, sizeof key, found);
-  if (found) wake_below(wake, found, end_offset);
+  if (found == NULL) return;
+  DL_FOREACH_SAFE(found->waiters, waiter, next) {
+    if (waiter->offset < end_offset) detach(found, waiter, &woken, end_offset);
+  }
+  drop_if_empty(wake, found);
+  call_woken(&woken);
 }
 
 void wake_signal_log(struct wake *wake, int64_t log_id) {
-  struct wake_partition *partition, *next;
+  struct wake_partition *partition, *next, woken = {.is_detached = true};
   HASH_ITER(hh, wake->partitions, partition, next) {
-    if (partition->key.log_id == log_id) wake_below(wake, partition, INT64_MAX);
+    if (partition->key.log_id != log_id) continue;
+    while (partition->waiters) detach(partition, partition->waiters, &woken, INT64_MAX);
+    drop_if_empty(wake, partition);
   }
+  call_woken(&woken);
 }
 
 size_t wake_partition_count(const struct wake *wake) {

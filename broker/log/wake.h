@@ -13,9 +13,9 @@ struct wake;
 /* Embedded in the waiter's own struct. Register before reading, so that nothing is missed in
  * between. */
 struct wake_waiter {
-  void (*on_wake)(
-      struct wake_waiter *waiter); /* may register again; must not touch other waiters */
-  int64_t offset;                  /* the first offset not yet seen */
+  /* May register and remove waiters, itself and others. */
+  void (*on_wake)(struct wake_waiter *waiter);
+  int64_t offset; /* the first offset not yet seen */
   /* Set before on_wake: the log reaches this far; INT64_MAX: the log itself changed. */
   int64_t end_offset;
   /* private to log/wake.c */
