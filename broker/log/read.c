@@ -95,8 +95,11 @@ static bool take_batch(struct read_request *request, struct log_batch *batch) {
         memory_resize(request->batches, request->batch_capacity * sizeof *request->batches);
   }
   request->batches[request->batch_count++] = log_batch_retain(batch);
+  /* Where compaction left holes, fewer records are skipped than offsets: at worst one batch more is
+   * taken. */
   int64_t skipped = request->next_offset - batch->base_offset;
-  request->records += (int64_t)batch->record_count - (skipped > 0 ? skipped : 0);
+  int64_t records = (int64_t)batch->record_count - (skipped > 0 ? skipped : 0);
+  request->records += records > 0 ? records : 0;
   request->bytes += (int64_t)batch->memory;
   request->next_offset = batch->last_offset + 1;
   return true;
@@ -177,14 +180,17 @@ static void free_query(struct query *query) {
   free(query);
 }
 
-static void fail_query(struct query *query, enum read_status status, const char *reason) {
-  struct read_request *request = query->readers;
-  query->readers = NULL;
+static void fail_readers(struct read_request *request, enum read_status status,
+                         const char *reason) {
   while (request) {
     struct read_request *next = request->next;
     fail_reader(request, status, reason);
     request = next;
   }
+}
+
+static void fail_query(struct query *query, enum read_status status, const char *reason) {
+  fail_readers(query->readers, status, reason);
   free_query(query);
 }
 
@@ -513,10 +519,7 @@ void read_pool_close(struct read_pool *pool) {
   turn_stop(&pool->turn);
   ev_timer_stop(pool->options.loop, &pool->tick);
   ev_timer_stop(pool->options.loop, &pool->poll_timer);
-  for (struct read_request *request = pool->arrived, *next; request; request = next) {
-    next = request->next;
-    fail_reader(request, READ_UNAVAILABLE, "the node is stopping");
-  }
+  fail_readers(pool->arrived, READ_UNAVAILABLE, "the node is stopping");
   while (pool->waiting) fail_query(take_waiting(pool), READ_UNAVAILABLE, "the node is stopping");
   for (unsigned i = 0; i < pool->options.connections; i++) {
     db_connection_close(pool->sessions[i].connection);
