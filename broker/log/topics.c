@@ -140,14 +140,18 @@ struct topic *topics_find(struct topics *topics, struct slice name) {
   return cached->topic;
 }
 
-void topics_put(struct topics *topics, struct topic *topic) {
+static struct cached *find_or_add(struct topics *topics, const struct topic *topic) {
   struct slice name = slice_text(topic->name);
   struct cached *cached = find_cached(topics, name);
-  if (cached == NULL) {
-    cached = memory_allocate_zeroed(1, sizeof *cached);
-    cached->name = memory_copy_text(topic->name);
-    HASH_ADD_KEYPTR(hh, topics->cached, cached->name, name.length, cached);
-  }
+  if (cached) return cached;
+  cached = memory_allocate_zeroed(1, sizeof *cached);
+  cached->name = memory_copy_text(topic->name);
+  HASH_ADD_KEYPTR(hh, topics->cached, cached->name, name.length, cached);
+  return cached;
+}
+
+void topics_put(struct topics *topics, struct topic *topic) {
+  struct cached *cached = find_or_add(topics, topic);
   /* An older answer must not replace a newer one. */
   if (cached->topic && cached->topic->log_id == topic->log_id &&
       cached->topic->revision > topic->revision) {
@@ -193,8 +197,7 @@ void topics_set_listening(struct topics *topics, bool listening) {
 }
 
 int32_t topics_next_partition(struct topics *topics, const struct topic *topic) {
-  struct cached *cached = find_cached(topics, slice_text(topic->name));
-  if (cached == NULL) return 0;
+  struct cached *cached = find_or_add(topics, topic);
   return (int32_t)(cached->turn++ % (uint64_t)topic->partition_count);
 }
 
