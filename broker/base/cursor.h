@@ -51,7 +51,7 @@ static inline uint8_t cursor_u8(struct cursor *cursor) {
 
 static inline uint16_t cursor_u16(struct cursor *cursor) {
   struct slice bytes = cursor_take(cursor, 2);
-  if (!bytes.length) return 0;
+  if (!bytes.data) return 0;
   uint16_t value;
   memcpy(&value, bytes.data, sizeof value);
   return be16toh(value);
@@ -59,7 +59,7 @@ static inline uint16_t cursor_u16(struct cursor *cursor) {
 
 static inline uint32_t cursor_u32(struct cursor *cursor) {
   struct slice bytes = cursor_take(cursor, 4);
-  if (!bytes.length) return 0;
+  if (!bytes.data) return 0;
   uint32_t value;
   memcpy(&value, bytes.data, sizeof value);
   return be32toh(value);
@@ -67,7 +67,7 @@ static inline uint32_t cursor_u32(struct cursor *cursor) {
 
 static inline uint64_t cursor_u64(struct cursor *cursor) {
   struct slice bytes = cursor_take(cursor, 8);
-  if (!bytes.length) return 0;
+  if (!bytes.data) return 0;
   uint64_t value;
   memcpy(&value, bytes.data, sizeof value);
   return be64toh(value);

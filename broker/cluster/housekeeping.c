@@ -27,9 +27,12 @@
 
 /* A step that cannot get a lock gives up, as publishers may be waiting for what it holds already. A
  * session that has been silent for long belongs to a node that is frozen: it loses the lock. */
-static const char *const setup[] = {"SET statement_timeout = '10s'", "SET lock_timeout = '150ms'",
-                                    "SET idle_session_timeout = '12s'", "SET jit = off",
-                                    DB_SETUP_CONTACT_SINCE, NULL};
+static const char *const setup[] = {"SET statement_timeout = '10s'",
+                                    "SET lock_timeout = '150ms'",
+                                    "SET idle_session_timeout = '12s'",
+                                    "SET jit = off",
+                                    DB_SETUP_CONTACT_SINCE,
+                                    NULL};
 
 /* Statements that are not tasks come first. */
 enum {

@@ -150,10 +150,9 @@ static void note_silence(struct call *call) {
 
 static void run_handler(struct call *call) {
   const struct command *command = call->command;
-  if (command->takes_no_fields && (call->fields.field_count || call->fields.positional_count) &&
-      !auth_fields_only(call)) {
-    call_fail_command(call, "unknown_command");
-  } else if (command->availability == COMMAND_LATER) {
+  bool has_arguments = call->fields.field_count || call->fields.positional_count;
+  bool refuses_arguments = command->takes_no_fields && has_arguments && !auth_fields_only(call);
+  if (refuses_arguments || command->availability == COMMAND_LATER) {
     call_fail_command(call, "unknown_command");
   } else {
     command->handle(call);

@@ -94,8 +94,9 @@ struct db_connection_options {
 struct db_connection *db_connection_open(const struct db_connection_options *options)
     __attribute__((returns_nonnull, warn_unused_result));
 
-/* A setup statement that keeps in the session when it began, for functions that must not judge others' silence before
- * the node has been in contact for a while (sql/functions/group/overdue_before.sql). */
+/* A setup statement that keeps in the session when it began, for functions that must not judge
+ * others' silence before the node has been in contact for a while
+ * (sql/functions/group/overdue_before.sql). */
 #define DB_SETUP_CONTACT_SINCE \
   "DO $$BEGIN PERFORM set_config('pgcursus.contact_since', clock_timestamp()::text, false); END$$"
 

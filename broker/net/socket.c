@@ -52,7 +52,10 @@ static void share_port(int fd, struct addrinfo *rest) {
   struct sockaddr_storage bound = {0};
   socklen_t length = sizeof bound;
   if (getsockname(fd, (struct sockaddr *)&bound, &length) != 0) return;
-  for (; rest; rest = rest->ai_next) *port_of(rest->ai_addr) = *port_of((struct sockaddr *)&bound);
+  for (; rest; rest = rest->ai_next) {
+    /* The analyser does not see that the kernel has filled it in. */
+    *port_of(rest->ai_addr) = *port_of((struct sockaddr *)&bound);  // NOLINT
+  }
 }
 
 unsigned socket_listen(const char *host, const char *port, bool shared, int fds[SOCKET_LISTEN_MAX],

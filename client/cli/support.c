@@ -112,7 +112,7 @@ static void split_address(char *address, const char **host, const char **port) {
 static int parse_compressions(const char *names, enum pgcursus_compression *compressions) {
   char copy[64];
   if (strlen(names) >= sizeof copy) return -1;
-  strcpy(copy, names);
+  snprintf(copy, sizeof copy, "%s", names);
   int count = 0;
   char *rest = copy;
   for (char *name; (name = strsep(&rest, ",")) != NULL;) {

@@ -380,7 +380,7 @@ enum pgcursus_result pgcursus_call(struct pgcursus *client, uint16_t command,
   if (pgcursus_outstanding(client) > 0) {
     return client_fail(client, PGCURSUS_INVALID, "earlier answers have not been received");
   }
-  bool silent;
+  bool silent = false;
   enum pgcursus_result result = queue_fields(client, command, fields, field_count, NULL, &silent);
   if (result != PGCURSUS_OK) return result;
   if (!silent) return pgcursus_receive(client, reply);
