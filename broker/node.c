@@ -71,16 +71,25 @@ struct node {
 
 /* ------------------------------------------------------------------ what other nodes announce */
 
+/* The rest of a payload that begins with `word`, else NULL. */
+static const char *after_word(const char *payload, const char *word) {
+  size_t length = strlen(word);
+  return strncmp(payload, word, length) == 0 ? payload + length : NULL;
+}
+
 static void on_notify(void *owner, const char *channel, const char *payload) {
   struct node *node = owner;
-  static const char prefix[] = "topic ";
+  const char *rest;
   if (strcmp(channel, "pgcursus_control") != 0) return;
-  if (strncmp(payload, prefix, sizeof prefix - 1) != 0) return;
-  struct slice name = slice_text(payload + sizeof prefix - 1);
-  struct topic *topic = topics_find(node->topics, name);
-  int64_t log_id = topic ? topic->log_id : 0;
-  topics_forget(node->topics, name);
-  if (log_id) wake_signal_log(node->wake, log_id);
+  if ((rest = after_word(payload, "topic ")) != NULL) {
+    struct slice name = slice_text(rest);
+    struct topic *topic = topics_find(node->topics, name);
+    int64_t log_id = topic ? topic->log_id : 0;
+    topics_forget(node->topics, name);
+    if (log_id) wake_signal_log(node->wake, log_id);
+  } else if ((rest = after_word(payload, "log ")) != NULL) {
+    wake_signal_log(node->wake, strtoll(rest, NULL, 10)); /* it is no topic's any more */
+  }
 }
 
 static void announce(struct node *node) {

@@ -22,6 +22,10 @@ GRANT EXECUTE ON FUNCTION
   pgcursus.commit_offsets, pgcursus.committed_offsets, pgcursus.fetch_offset
 TO pgcursus_broker;
 
+GRANT EXECUTE ON FUNCTION
+  pgcursus.alter_topic, pgcursus.delete_topic, pgcursus.truncate_topic
+TO pgcursus_broker;
+
 -- Steps of housekeeping.
 GRANT EXECUTE ON FUNCTION
   pgcursus.remove_old_logs, pgcursus.expire_group_members, pgcursus.trim_offset_commits

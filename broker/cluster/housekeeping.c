@@ -148,6 +148,8 @@ static void choose_isolation(struct housekeeping *housekeeping, bool serializabl
 static void start_step(struct housekeeping *housekeeping, struct task_state *state) {
   const struct housekeeping_task *task = state->task;
   choose_isolation(housekeeping, task->is_serializable);
+  if (!db_connection_can_send(housekeeping->connection))
+    return; /* broken; the next session asks anew */
   for (unsigned i = 0; i < parameter_count(task); i++) {
     housekeeping->parameters[i] = setting_value(housekeeping->options.config, &task->parameters[i],
                                                 &housekeeping->scalars[i]);

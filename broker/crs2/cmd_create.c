@@ -246,8 +246,7 @@ static void add_limits(struct creation *creation) {
 }
 
 static void answer(struct call *call, const struct topic *topic) {
-  int64_t minimum = topic->min_in_sync_replicas ? topic->min_in_sync_replicas
-                                                : call->crs2->config->min_insync_replicas;
+  int64_t effective = topic_effective_min_in_sync(topic, call->crs2->config->min_insync_replicas);
   const char *own = topic->min_in_sync_replicas
                         ? arena_format(&call->arena, "%d", topic->min_in_sync_replicas)
                         : "default";
@@ -261,7 +260,7 @@ static void answer(struct call *call, const struct topic *topic) {
       topic->auth_policy, topic->read_acl, topic->write_acl, (long long)topic->retention_hours,
       (long long)topic->retention_bytes, (long long)topic->revision, topic->replication_factor,
       topic->idempotent ? "true" : "false", topic->event_sourcing ? "true" : "false",
-      (long long)topic->lifecycle_epoch, own, (long long)(minimum < 1 ? 1 : minimum),
+      (long long)topic->lifecycle_epoch, own, (long long)effective,
       topic->aggregate_replay ? " aggregate_replay=true" : "");
 }
 
@@ -269,17 +268,18 @@ static void on_created(struct control_call *control, const struct control_result
   struct creation *creation = (struct creation *)control;
   struct call *call = creation->call;
   topics_forget(call->crs2->topics, creation->topic);
-  if (result->status != CONTROL_OK) {
+  if (result->status != CONTROL_OK && result->status != CONTROL_FAILED) {
     call_fail_control(call, result);
     return;
   }
-  if (PQntuples(result->rows) != 1) {
+  if (result->status == CONTROL_FAILED || PQntuples(result->rows) != 1) {
     call_fail(call, "create_topic_failed", FIELD_SLICE("topic", creation->topic),
-              FIELD_TEXT("reason", "the database gave no definition back"));
+              FIELD_TEXT("reason", result->status == CONTROL_FAILED
+                                       ? result->code
+                                       : "the database gave no definition back"));
     return;
   }
   struct topic *topic = topic_from_row(result->rows, 0);
-  topics_put(call->crs2->topics, topic);
   answer(call, topic);
   topic_release(topic);
 }

@@ -40,8 +40,9 @@ static const struct command commands[] = {
            "min_in_sync_replicas cleanup_policy retention_hours retention_bytes partitioner "
            "auth_policy read_acl write_acl]",
            "Creates a topic, or changes the fields that are given"),
-    LATER(DELETE, ADMIN, "topic [if_exists]", "Deletes a topic and its records"),
-    LATER(TRUNCATE, ADMIN, "topic expected_revision", "Empties a topic and keeps its definition"),
+    SERVED(DELETE, ADMIN, handle_delete, "topic [if_exists]", "Deletes a topic and its records"),
+    SERVED(TRUNCATE, ADMIN, handle_truncate, "topic expected_revision",
+           "Empties a topic and keeps its definition"),
     SERVED_BARE(LIST, READ, handle_list, "Names the topics that the connection may read"),
     SERVED(PUBLISH, WRITE, handle_publish,
            "topic producerId message [acks partition key seqNum epoch isIdempotent event_type "
@@ -96,8 +97,8 @@ static const struct command commands[] = {
      false},
     {COMMAND_EXIT, "EXIT", 0, COMMAND_SERVED, true, false, handle_exit, "",
      "Answers OK and closes the connection", false},
-    LATER(ALTER_TOPIC_CONFIG, ADMIN, "topic min_in_sync_replicas",
-          "Changes a topic's minimum of in-sync replicas"),
+    SERVED(ALTER_TOPIC_CONFIG, ADMIN, handle_alter_topic_config, "topic min_in_sync_replicas",
+           "Changes a topic's minimum of in-sync replicas"),
     LATER(AGGREGATE_REPLAY_PROOF, READ, "topic match_id [partition expected_last_sequence]",
           "Proves an aggregate's events complete"),
     LATER(AGGREGATE_EVENT_RANGE_READ, READ,

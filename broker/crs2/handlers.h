@@ -13,11 +13,16 @@ void handle_help(struct call *call);
 void handle_exit(struct call *call);
 
 /* cmd_topic.c */
-void handle_create(struct call *call);
+void handle_create(struct call *call); /* cmd_create.c */
 void handle_list(struct call *call);
 void handle_describe(struct call *call);
 void handle_metadata(struct call *call);
 void handle_list_offsets(struct call *call);
+
+/* cmd_topic_life.c */
+void handle_alter_topic_config(struct call *call);
+void handle_delete(struct call *call);
+void handle_truncate(struct call *call);
 
 /* cmd_publish.c, cmd_publish_batch.c */
 void handle_publish(struct call *call);

@@ -24,6 +24,9 @@ struct session {
   struct db_connection *connection;
   struct control_call *running;
   struct db_call call;
+  struct db_batch isolation_batch;
+  struct db_call isolation_call;
+  bool is_read_committed; /* at the moment */
   bool was_ready;
 };
 
@@ -75,11 +78,32 @@ static bool everything_is_down(const struct control *control) {
   return true;
 }
 
-static void start(struct session *session, struct control_call *call) {
+/* A failure shows in the call behind it. */
+static void on_isolation_done(struct db_batch *batch, enum db_outcome outcome,
+                              const struct db_failure *failure) {
+  (void)batch;
+  (void)outcome;
+  (void)failure;
+}
+
+/* A batch of its own, as the level must be chosen before the call's transaction begins. */
+static void choose_isolation(struct session *session, bool read_committed) {
+  if (session->is_read_committed == read_committed) return;
+  session->is_read_committed = read_committed;
+  session->isolation_call.statement =
+      read_committed ? CONTROL_SET_READ_COMMITTED : CONTROL_SET_SERIALIZABLE;
+  db_connection_send(session->connection, &session->isolation_batch, &session->isolation_call, 1);
+}
+
+/* False when the session turns out to be broken: nothing was started. */
+static bool start(struct session *session, struct control_call *call) {
+  choose_isolation(session, control_runs_read_committed[call->statement]);
+  if (!db_connection_can_send(session->connection)) return false;
   session->running = call;
   session->call = (struct db_call){.statement = call->statement, .parameters = call->parameters};
   call->attempts++;
   db_connection_send(session->connection, &session->batch, &session->call, 1);
+  return true;
 }
 
 static void pump(struct control *control) {
@@ -90,7 +114,7 @@ static void pump(struct control *control) {
     if (session->running || !db_connection_can_send(session->connection)) continue;
     struct control_call *call = take_next(control, now);
     if (call == NULL) break;
-    start(session, call);
+    if (!start(session, call)) push(control, call);
   }
   struct control_call *call;
   if (everything_is_down(control)) {
@@ -105,8 +129,11 @@ static void pump(struct control *control) {
 
 /* ------------------------------------------------------------------ outcomes */
 
+/* Another transaction was in the way, or for too long (a function may set a lock_timeout, so that
+ * what it holds itself is free again while it waits for its next attempt). */
 static bool is_conflict(const char *sqlstate) {
-  return strcmp(sqlstate, "40001") == 0 || strcmp(sqlstate, "40P01") == 0;
+  return strcmp(sqlstate, "40001") == 0 || strcmp(sqlstate, "40P01") == 0 ||
+         strcmp(sqlstate, "55P03") == 0;
 }
 
 static bool is_transient(const char *sqlstate) {
@@ -131,7 +158,7 @@ static void refused(struct control *control, struct control_call *call,
     if (clock_monotonic_us() < call->deadline_us && !control->closing) {
       retry_later(control, call);
     } else {
-      finish(call, CONTROL_TIMED_OUT, "other transactions kept winning", NULL);
+      finish(call, CONTROL_TIMED_OUT, "other transactions were in the way for too long", NULL);
     }
   } else if (is_transient(failure->sqlstate)) {
     finish(call, CONTROL_UNAVAILABLE, failure->message, NULL);
@@ -230,6 +257,7 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
   (void)connection;
   db_health_report(session->control->options.health, session->was_ready, ready, reason);
   session->was_ready = ready;
+  session->is_read_committed = false;
   if (!session->control->closing) pump(session->control);
 }
 
@@ -238,6 +266,7 @@ static void open_session(struct control *control, struct session *session) {
   session->control = control;
   session->batch.on_result = on_result;
   session->batch.on_done = on_done;
+  session->isolation_batch.on_done = on_isolation_done;
   db_health_add_session(options->health);
   const struct db_connection_options connection_options = {
       .loop = options->loop,

@@ -14,6 +14,9 @@ static const Oid create_topic_types[] = {
     DB_INT4, DB_TEXT, DB_INT8, DB_INT8, DB_INT8,
 };
 static const Oid text_type[] = {DB_TEXT};
+static const Oid delete_types[] = {DB_TEXT, DB_BOOL};
+static const Oid alter_types[] = {DB_TEXT, DB_INT8};
+static const Oid truncate_types[] = {DB_TEXT, DB_TEXT};
 static const Oid describe_types[] = {DB_TEXT, DB_INT4};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -37,4 +40,23 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
          "SELECT topic, auth_policy, read_acl, log_id, partition_count, revision"
          " FROM pgcursus.list_topics()",
          0, NULL},
+    [CONTROL_ALTER_TOPIC] = {"alter_topic",
+                             "SELECT " TOPIC_COLUMNS " FROM pgcursus.alter_topic($1,$2)",
+                             COUNT(alter_types), alter_types},
+    [CONTROL_DELETE_TOPIC] = {"delete_topic", "SELECT pgcursus.delete_topic($1,$2)",
+                              COUNT(delete_types), delete_types},
+    [CONTROL_TRUNCATE_TOPIC] = {"truncate_topic",
+                                "SELECT " TOPIC_COLUMNS
+                                " FROM pgcursus.truncate_topic($1,$2::numeric)",
+                                COUNT(truncate_types), truncate_types},
+    [CONTROL_SET_SERIALIZABLE] = {"set_serializable",
+                                  "SET default_transaction_isolation = 'serializable'", 0, NULL},
+    [CONTROL_SET_READ_COMMITTED] = {"set_read_committed",
+                                    "SET default_transaction_isolation = 'read committed'", 0,
+                                    NULL},
+};
+
+const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT] = {
+    [CONTROL_DELETE_TOPIC] = true,
+    [CONTROL_TRUNCATE_TOPIC] = true,
 };

@@ -2,6 +2,8 @@
 #ifndef PGCURSUS_DB_CONTROL_STATEMENTS_H
 #define PGCURSUS_DB_CONTROL_STATEMENTS_H
 
+#include <stdbool.h>
+
 #include "db/connection.h"
 
 #define CONTROL_MAX_PARAMETERS 24
@@ -11,10 +13,19 @@ enum control_statement {
   CONTROL_TOPIC_DEFINITION,
   CONTROL_DESCRIBE_TOPIC,
   CONTROL_LIST_TOPICS,
+  CONTROL_ALTER_TOPIC,
+  CONTROL_DELETE_TOPIC,
+  CONTROL_TRUNCATE_TOPIC,
+  CONTROL_SET_SERIALIZABLE, /* db/control.c's own */
+  CONTROL_SET_READ_COMMITTED,
   CONTROL_STATEMENT_COUNT
 };
 
 extern const struct db_statement control_statements[CONTROL_STATEMENT_COUNT];
+
+/* What these functions check must be looked at after the locks that they wait for, so they need a
+ * snapshot a statement (READ COMMITTED) and lock what they count on. */
+extern const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT];
 
 /* Columns that the topic statements return, in order (sql/functions/topic). */
 enum topic_column {

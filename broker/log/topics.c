@@ -115,6 +115,11 @@ bool topic_allows(const struct topic *topic, enum topic_operation operation,
   return topic_policy_allows(topic->auth_policy, acl, operation, principal);
 }
 
+int64_t topic_effective_min_in_sync(const struct topic *topic, int64_t broker_minimum) {
+  int64_t minimum = topic->min_in_sync_replicas ? topic->min_in_sync_replicas : broker_minimum;
+  return minimum < 1 ? 1 : minimum;
+}
+
 /* ------------------------------------------------------------------ the cache */
 
 struct topics *topics_create(const struct topics_options *options) {

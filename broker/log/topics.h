@@ -54,6 +54,9 @@ bool topic_policy_allows(const char *auth_policy, const char *acl, enum topic_op
                          const char *principal);
 bool topic_allows(const struct topic *topic, enum topic_operation operation, const char *principal);
 
+/* The in-sync replicas that acks=all needs: the topic's own minimum or the broker's, at least 1. */
+int64_t topic_effective_min_in_sync(const struct topic *topic, int64_t broker_minimum);
+
 struct topics_options {
   struct ev_loop *loop;
   struct control *control;
@@ -83,7 +86,7 @@ void topics_load(struct topics *topics, struct topic_load *load, struct slice na
  * it. */
 int32_t topics_next_partition(struct topics *topics, const struct topic *topic);
 
-/* Puts a definition that was just read or changed into the cache. */
+/* Puts a definition that was just read into the cache. */
 void topics_put(struct topics *topics, struct topic *topic);
 void topics_forget(struct topics *topics, struct slice name);
 void topics_forget_all(struct topics *topics);

@@ -4,11 +4,11 @@
 --            _wanted   the topic as it would become;
 --            _given_minimum  the request's own min_in_sync_replicas; NULL when absent.
 -- Returns:   nothing.
--- Errors:    PC001, in this order: invalid_min_in_sync_replicas, create_topic_failed (fewer
---            partitions, an immutable field, a replay topic's partitions), invalid_topic_policy
+-- Errors:    PC001, in this order: invalid_min_in_sync_replicas, create_topic_failed (leftovers,
+--            fewer partitions, an immutable field, a replay topic's partitions), invalid_topic_policy
 --            (negative retention, compaction of an event-sourced topic), create_topic_failed
 --            (replay without its flags).
--- Tables:    none.
+-- Tables:    as check_no_leftovers().
 CREATE OR REPLACE FUNCTION pgcursus.check_topic_definition(
   _current pgcursus.topic_definitions, _wanted pgcursus.topic_definitions, _given_minimum bigint)
 RETURNS void
@@ -24,6 +24,9 @@ BEGIN
   IF _given_minimum > _replicas THEN
     PERFORM refuse('invalid_min_in_sync_replicas', jsonb_build_object(
       'value', _given_minimum::text, 'replication_factor', _replicas::text));
+  END IF;
+  IF _current.topic_id IS NULL THEN
+    PERFORM check_no_leftovers(_wanted.name);
   END IF;
 
   _changed := CASE
