@@ -12,15 +12,18 @@ CLASSES = {
         "invalid_idempotent invalid_is_idempotent invalid_isolation invalid_member invalid_group "
         "invalid_min_in_sync_replicas invalid_offset invalid_partition invalid_partitions invalid_producer_id "
         "invalid_replication_factor invalid_retention_bytes invalid_retention_hours invalid_schema_version "
-        "invalid_seq_num invalid_topic_name invalid_topic_policy invalid_wait_ms missing_message "
+        "invalid_seq_num invalid_if_exists invalid_expected_revision missing_expected_revision "
+        "missing_min_in_sync_replicas invalid_topic_name invalid_topic_policy invalid_wait_ms missing_message "
         "missing_producer_id missing_topic unknown_command fetch_batch_too_large fetch_wait_too_large"
     ),
     "authorization": (
         "NOT_AUTHORIZED_FOR_TOPIC authentication_failed internal_command_unauthorized "
-        "internal_topic_write_forbidden internal_txn_publish_forbidden transaction_metadata_forbidden"
+        "internal_topic_write_forbidden internal_topic_delete_forbidden internal_topic_truncate_forbidden "
+        "internal_txn_publish_forbidden transaction_metadata_forbidden NOT_AUTHORIZED_FOR_OPERATION "
+        "authentication_required"
     ),
     "availability": "insufficient_in_sync_replicas request_timeout request_cancelled replication_unavailable",
-    "conflict": "OFFSET_OUT_OF_RANGE",
+    "conflict": "OFFSET_OUT_OF_RANGE topic_delete_blocked topic_truncate_blocked topic_revision_conflict",
     "fencing": "stale_producer_epoch",
     "not_found": "topic_not_found partition_not_found",
     "internal": (
