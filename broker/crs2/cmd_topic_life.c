@@ -30,8 +30,8 @@ static void fail_unexplained(struct topic_change *change, const char *reason) {
   call_fail_with(change->call, change->failure, fields + skipped, 2 - skipped, NULL);
 }
 
-/* What this node knows of the topic is worth nothing now, whatever became of the change. Nor is the answer kept: it may
- * be older than a change by somebody else that was announced meanwhile. */
+/* What this node knows of the topic is worth nothing now, whatever became of the change. Nor is the
+ * answer kept: it may be older than a change by somebody else that was announced meanwhile. */
 static void on_change_done(struct control_call *control, const struct control_result *result) {
   struct topic_change *change = (struct topic_change *)control;
   topics_forget(change->call->crs2->topics, change->topic);

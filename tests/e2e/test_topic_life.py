@@ -150,7 +150,8 @@ def test_truncate_empties_and_keeps_the_definition(client, second_client, make_t
     before = client.call("METADATA", topic=name).ok_fields
     assert client.call("TRUNCATE", topic=name, expected_revision=1).text == (
         f"OK topic={name} truncated=true revision=2 lifecycle_epoch=2 leo=0 hwm=0")
-    after = second_client.call("METADATA", topic=name).ok_fields
+    after = client.call("METADATA", topic=name).ok_fields
+    assert second_client.call("METADATA", topic=name).ok_fields["lifecycle_epoch"] == "2"
     assert after == before | {"revision": "2", "lifecycle_epoch": "2", "epochs": "1,1"}
     for node in (client, second_client):
         assert node.call("LIST_OFFSETS", topic=name).ok_fields["offsets"] == (
@@ -162,6 +163,26 @@ def test_truncate_empties_and_keeps_the_definition(client, second_client, make_t
     assert [r.payload for r in client.consume(name).records] == [b"new"]
     client.call("CREATE", topic=name, retention_hours=1)
     assert client.call("TRUNCATE", topic=name, expected_revision=3).ok_fields["lifecycle_epoch"] == "3"
+
+
+def test_active_members_block_and_inactive_groups_go_along(broker, client, make_topic):
+    name, other = make_topic(partitions=2), make_topic()
+    group = f"group-of-{name}"
+    join = f"SELECT member_id FROM pgcursus.join_group('{group}', 'm', '{name}', 30000) LIMIT 1"
+    member = sql(broker.dsn, join)[0][0]
+    for command, code in (("DELETE", "topic_delete_blocked"), ("TRUNCATE", "topic_truncate_blocked")):
+        refused(client, command, {"topic": name, "expected_revision": 9, "if_exists": True}, code, topic=name,
+                reason=Text(group))
+    assert client.call("DELETE", topic=other).ok_fields["deleted"] == "true", "another topic is not blocked"
+    sql(broker.dsn, f"DELETE FROM pgcursus.group_members WHERE member_id = '{member}'")
+    assert client.call("TRUNCATE", topic=name, expected_revision=1).ok_fields["revision"] == "2"
+    epoch = f"SELECT registered, registration_epoch FROM pgcursus.group_definitions WHERE name = '{group}'"
+    assert sql(broker.dsn, epoch) == [["f", "2"]]
+    sql(broker.dsn, join)
+    assert sql(broker.dsn, epoch) == [["t", "3"]]
+    sql(broker.dsn, "DELETE FROM pgcursus.group_members")
+    assert client.call("DELETE", topic=name).ok_fields["deleted"] == "true"
+    assert sql(broker.dsn, epoch) == [["f", "4"]]
 
 
 def test_an_open_transaction_blocks(broker, client, topic):

@@ -10,12 +10,14 @@ CREATE FUNCTION pg_temp.join_as(_group text, _topic text, _member text) RETURNS 
   INSERT INTO group_members (group_id, member_id)
   SELECT g.group_id, _member FROM group_definitions g WHERE g.name = _group
 $$;
--- Registers a group by hand, whatever columns its table has for bookkeeping.
+-- Registers a group by hand, also for a topic that does not exist.
 CREATE FUNCTION pg_temp.register(_group text, _topics text[]) RETURNS void LANGUAGE sql AS $$
   INSERT INTO group_definitions (name, group_id, registration_epoch, registered, selector,
-                                 selector_text, topics)
-  VALUES (_group, nextval('group_ids'), 1, true, 'topics', array_to_string(_topics, ','), _topics)
-  ON CONFLICT (name) DO UPDATE SET (registered, topics) = (true, excluded.topics)
+                                 selector_text, topics, partition_counts)
+  VALUES (_group, nextval('group_ids'), 1, true, 'topics', array_to_string(_topics, ','), _topics,
+          array_fill(1, ARRAY[cardinality(_topics)]))
+  ON CONFLICT (name) DO UPDATE
+    SET (registered, topics, partition_counts) = (true, excluded.topics, excluded.partition_counts)
 $$;
 
 -- alter_topic
