@@ -165,7 +165,7 @@ static void a_refusal_by_rule_is_passed_on(void **state) {
 
 static void conflicts_are_tried_again_until_they_pass(void **state) {
   (void)state;
-  static const char *const conflicts[] = {"40001", "40P01", "40001", "40001", "40001",
+  static const char *const conflicts[] = {"40001", "40P01", "55P03", "40001", "40001",
                                           "40001", "40001", "40001", "40001", "40001"};
   struct caller *caller = submit(false);
   turn();
@@ -217,7 +217,7 @@ static void errors_that_pass_are_told_from_those_that_do_not(void **state) {
     enum control_status status;
   } cases[] = {{"53300", CONTROL_UNAVAILABLE}, {"57014", CONTROL_UNAVAILABLE},
                {"57P01", CONTROL_UNAVAILABLE}, {"25006", CONTROL_UNAVAILABLE},
-               {"55P03", CONTROL_UNAVAILABLE}, {"58030", CONTROL_UNAVAILABLE},
+               {"55000", CONTROL_UNAVAILABLE}, {"58030", CONTROL_UNAVAILABLE},
                {"08006", CONTROL_UNAVAILABLE}, {"22003", CONTROL_FAILED},
                {"42501", CONTROL_FAILED},      {"XX000", CONTROL_FAILED}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -227,6 +227,52 @@ static void errors_that_pass_are_told_from_those_that_do_not(void **state) {
     assert_told(caller, cases[i].status);
     assert_string_equal(caller->code, "what happened");
   }
+}
+
+/* ---- isolation ---- */
+
+static void commit_setting(struct db_connection *connection) {
+  PGresult *no_rows = NULL;
+  db_fixture_commit(connection, &no_rows, 1);
+}
+
+static struct caller *submit_deletion(void) {
+  struct caller *caller = submit(false);
+  caller->call.statement = CONTROL_DELETE_TOPIC;
+  return caller;
+}
+
+static void the_isolation_level_is_changed_before_a_call_that_needs_another(void **state) {
+  (void)state;
+  struct caller *deletion = submit_deletion(), *again = submit_deletion(), *plain = submit(false);
+  turn();
+  assert_int_equal(session->in_flight, 2); /* in one go: no round trip is waited for */
+  assert_int_equal(session->sent[0].calls->statement, CONTROL_SET_READ_COMMITTED);
+  assert_int_equal(session->sent[1].calls->statement, CONTROL_DELETE_TOPIC);
+  commit_setting(session);
+  assert_int_equal(deletion->answers, 0);
+  commit(session, 1);
+  assert_told(deletion, CONTROL_OK);
+  assert_int_equal(session->in_flight, 1); /* it is so already */
+  commit(session, 2);
+  assert_told(again, CONTROL_OK);
+  assert_int_equal(session->sent[0].calls->statement, CONTROL_SET_SERIALIZABLE);
+  commit_setting(session);
+  commit(session, 3);
+  assert_told(plain, CONTROL_OK);
+}
+
+static void a_new_session_has_the_usual_isolation_level(void **state) {
+  (void)state;
+  struct caller *deletion = submit_deletion();
+  turn();
+  db_fixture_lose(session);
+  assert_told(deletion, CONTROL_UNKNOWN);
+  submit(false);
+  turn();
+  db_fixture_make_ready(session);
+  assert_int_equal(session->in_flight, 1);
+  assert_int_equal(session->sent[0].calls->statement, CONTROL_TOPIC_DEFINITION);
 }
 
 /* ---- lost connections ---- */
@@ -344,6 +390,8 @@ int main(void) {
       ONE(a_call_that_waits_for_its_retry_holds_up_nobody),
       ONE(conflicts_end_at_the_deadline),
       ONE(errors_that_pass_are_told_from_those_that_do_not),
+      ONE(the_isolation_level_is_changed_before_a_call_that_needs_another),
+      ONE(a_new_session_has_the_usual_isolation_level),
       TWO(only_a_reading_call_is_repeated_after_a_loss),
       ONE(rows_of_a_transaction_that_was_lost_are_forgotten),
       TWO(calls_wait_while_connecting_and_fail_when_all_is_down),
