@@ -67,6 +67,7 @@ struct node {
   struct metric_series *memory_used;
   struct metric_series *cache_used;
   struct metric_series *appends_pending;
+  struct metric_series *standby_missing;
 };
 
 /* ------------------------------------------------------------------ what other nodes announce */
@@ -100,6 +101,14 @@ static void announce(struct node *node) {
             node->node_id, NULL);
 }
 
+/* A session with PostgreSQL is lost. When that is a fail-over, records with acks=0 or 1 that this
+ * node has seen may be gone, and others get their offsets. What old sessions brought is forgotten
+ * at the latest with the last of them. */
+static void on_session_loss(void *owner) {
+  struct node *node = owner;
+  tail_cache_clear(node->cache);
+}
+
 static void on_listen_change(void *owner, bool listening) {
   struct node *node = owner;
   topics_set_listening(node->topics, listening);
@@ -130,6 +139,7 @@ static void refresh_metrics(void *context) {
   metric_set(node->memory_used, (double)node->budget.used);
   metric_set(node->cache_used, (double)tail_cache_memory(node->cache));
   metric_set(node->appends_pending, append_pending(node->append));
+  metric_set(node->standby_missing, append_waits_for_standby(node->append));
 }
 
 static struct metric_series *gauge(const char *name, const char *help) {
@@ -143,6 +153,9 @@ static void register_metrics(struct node *node) {
   node->memory_used =
       gauge("pgcursus_request_memory_bytes", "Memory held by requests in progress.");
   node->cache_used = gauge("pgcursus_tail_cache_bytes", "Memory held by the tail cache.");
+  node->standby_missing =
+      gauge("pgcursus_standby_missing",
+            "1 while publishes with acks=all wait for a synchronous standby that is missing.");
   node->appends_pending = gauge("pgcursus_appends_pending", "Publishes queued or in flight.");
 }
 
@@ -250,6 +263,8 @@ static void open_control(struct node *node) {
 static void open_log(struct node *node) {
   const struct config *config = node->config;
   node->cache = tail_cache_create(config->tail_cache_bytes);
+  node->health.on_loss = on_session_loss;
+  node->health.owner = node;
   node->wake = wake_create();
   const struct append_options append_options = {
       .loop = node->loop,
@@ -317,7 +332,7 @@ static void open_front_end(struct node *node) {
 
 static bool open_workers(struct node *node) {
   node->connect_workers = worker_pool_start(node->loop, CONNECT_THREADS);
-  node->bulk_workers = worker_pool_start(node->loop, node->config->append_lanes);
+  node->bulk_workers = worker_pool_start(node->loop, 2 * node->config->append_lanes);
   node->workers = worker_pool_start(node->loop, node->config->worker_threads);
   if (node->connect_workers && node->bulk_workers && node->workers) return true;
   log_event(LOG_ERROR, "cannot start", "reason", "a thread cannot be started", NULL);

@@ -15,7 +15,7 @@ GRANT USAGE ON SCHEMA pgcursus TO pgcursus_broker, pgcursus_reader, pgcursus_wri
 GRANT SELECT ON pgcursus.schema_migrations, pgcursus.schema_files TO pgcursus_broker;
 
 GRANT EXECUTE ON FUNCTION
-  pgcursus.append, pgcursus.fetch_batches, pgcursus.partition_ends,
+  pgcursus.append, pgcursus.note_standbys, pgcursus.fetch_batches, pgcursus.partition_ends,
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics,
   pgcursus.register_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
   pgcursus.check_group_topic, pgcursus.group_status, pgcursus.list_groups, pgcursus.beat_members,

@@ -107,7 +107,8 @@ const struct config_setting config_settings[] = {
     BYTES(NULL, tail_cache_bytes, "67108864", 0, 1024 * GIB, "bytes of recent batches; 0 = none"),
     COUNT(NULL, worker_threads, "2", 1, 64, "threads for large (de)compression"),
 
-    COUNT("Database connections", append_lanes, "4", 1, 64, "connections that append"),
+    COUNT("Database connections", append_lanes, "4", 1, 64,
+          "connections that append, and as many for acks=all"),
     BYTES(NULL, append_group_max_bytes, "4194304", 1, GIB, "bytes in one group commit"),
     COUNT(NULL, append_group_max_items, "512", 1, 65536, "publishes in one group commit"),
     INTEGER(NULL, append_lock_timeout_ms, "2000", 1, INT_MAX, "ms to wait for a partition's lock"),

@@ -23,6 +23,7 @@ void db_health_report(struct db_health *health, bool was_ready, bool is_ready, c
   if (!was_ready && is_ready) health->ready++;
   if (!is_ready && reason) snprintf(health->reason, sizeof health->reason, "%s", reason);
   if (health->stopping) return;
+  if (was_ready && !is_ready && health->on_loss) health->on_loss(health->owner);
   bool ready = db_health_is_ready(health);
   if (ready && !health->was_ready) {
     health->reason[0] = '\0';

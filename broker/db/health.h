@@ -10,6 +10,10 @@ struct db_health {
   unsigned ready;
   bool was_ready; /* as last logged */
   bool stopping;
+  /* Called, when set, whenever a session is lost: the next one may be with another server, after a
+   * fail-over that lost what was not replicated. */
+  void (*on_loss)(void *owner);
+  void *owner;
   char reason[240]; /* why the last session was lost or refused; empty when all is well */
 };
 

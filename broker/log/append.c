@@ -21,6 +21,7 @@
 
 #define GROUP_MAX_PARTITIONS 256u /* keeps the shared lock table far from full */
 #define SWEEP_INTERVAL 0.1        /* seconds between looks at deadlines, while anything queues */
+#define HOLD_BACK_US 200000       /* between looks for a synchronous standby that is missing */
 
 struct item_queue {
   struct append_item *head;
@@ -33,15 +34,18 @@ struct lane {
   struct db_connection *connection;
   bool was_ready;
   bool in_flight;
-  bool durability_known; /* the session's synchronous_commit is as below */
-  bool durability_waits;
+  bool waits_for_replicas; /* acks=all; the others are durable on the primary only */
+  bool is_held_back;       /* its last group found a synchronous standby missing */
+  int64_t held_back_until_us;
   struct item_queue queue;
   struct append_group group;
 };
 
 struct append {
   struct append_options options;
-  struct lane *lanes;
+  struct lane *lanes; /* pairs: that of a partition's plain publishes, then of those that wait for
+                         replicas */
+  unsigned lane_count;
   unsigned pending;
   uint64_t arrivals;
   struct turn turn; /* groups what arrived in this turn of the loop */
@@ -49,7 +53,7 @@ struct append {
   bool closing;
   char setup_statement_timeout[64];
   char setup_lock_timeout[64];
-  const char *setup[6];
+  const char *setup[2][6]; /* by waits_for_replicas */
   struct metric_series *group_records;
   struct metric_series *group_items;
   struct metric_series *records_total;
@@ -106,15 +110,12 @@ static bool belongs_to_group(const struct append_group *group, const struct appe
                              size_t bytes, unsigned partitions,
                              const struct append_options *options) {
   if (group->item_count == 0) return true;
-  return !item->alone && item->row_count == 1 &&
-         item->wait_for_replicas == group->wait_for_replicas &&
-         bytes + item->bytes <= options->group_max_bytes &&
+  return !item->alone && item->row_count == 1 && bytes + item->bytes <= options->group_max_bytes &&
          group->item_count < options->group_max_items && partitions < GROUP_MAX_PARTITIONS;
 }
 
-/* Moves items from the queue to the group. Those that wait for standbys and those that do not never
- * share a group: the others stay where they are and lead the next one. An item of several rows
- * leaves alone, since its refusal has to take all its rows back. */
+/* Moves items from the queue to the group. An item of several rows leaves alone, since its refusal
+ * has to take all its rows back. */
 static void choose_group(struct lane *lane) {
   struct append_group *group = &lane->group;
   const struct append_options *options = &lane->append->options;
@@ -129,7 +130,6 @@ static void choose_group(struct lane *lane) {
       place = &item->next;
       continue;
     }
-    if (group->item_count == 0) group->wait_for_replicas = item->wait_for_replicas;
     *place = item->next;
     append_group_add(group, item);
     bytes += item->bytes;
@@ -142,6 +142,7 @@ static void choose_group(struct lane *lane) {
 
 static void pump(struct lane *lane) {
   if (lane->in_flight || lane->queue.head == NULL) return;
+  if (lane->is_held_back && clock_monotonic_us() < lane->held_back_until_us) return;
   if (!db_connection_can_send(lane->connection)) {
     if (db_connection_state(lane->connection) == DB_DOWN) {
       fail_queue(lane, APPEND_UNAVAILABLE, "PostgreSQL is not available");
@@ -150,10 +151,7 @@ static void pump(struct lane *lane) {
   }
   choose_group(lane);
   struct append_group *group = &lane->group;
-  bool set_durability =
-      !lane->durability_known || lane->durability_waits != group->wait_for_replicas;
-  append_group_encode(group, set_durability, lane->append->options.min_insync_replicas);
-  lane->durability_known = false; /* until the commit says so */
+  append_group_encode(group, lane->waits_for_replicas, lane->append->options.min_insync_replicas);
   lane->in_flight = true;
   db_connection_send(lane->connection, &lane->batch, group->calls, group->call_count);
 }
@@ -169,7 +167,8 @@ static enum append_status status_of_answer(int status) {
                                                 APPEND_STALE_EPOCH,
                                                 APPEND_SEQUENCE_GAP,
                                                 APPEND_WRONG_FIRST_SEQUENCE,
-                                                APPEND_ORIGINAL_UNKNOWN};
+                                                APPEND_ORIGINAL_UNKNOWN,
+                                                APPEND_HELD_BACK};
   if (status < 0 || (size_t)status >= sizeof statuses / sizeof *statuses) return APPEND_FAILED;
   return statuses[status];
 }
@@ -213,10 +212,51 @@ static void answer_row(struct lane *lane, const struct append_row *row,
   }
 }
 
+bool append_waits_for_standby(const struct append *append) {
+  for (unsigned i = 0; i < append->lane_count; i++) {
+    if (append->lanes[i].is_held_back && append->lanes[i].queue.head) return true;
+  }
+  return false;
+}
+
+/* A synchronous standby is missing. Had the items been appended, their commit would wait for it
+ * inside PostgreSQL and keep the partitions locked meanwhile; so they wait here, and only for as
+ * long as their deadlines allow. */
+static void hold_back(struct lane *lane, struct append_item **items, unsigned count) {
+  if (!append_waits_for_standby(lane->append)) {
+    log_event(LOG_WARN,
+              "a synchronous standby is missing; publishes with acks=all wait until it is back or "
+              "synchronous_standby_names no longer asks for it",
+              NULL);
+  }
+  queue_push_front(&lane->queue, items, count);
+  lane->is_held_back = true;
+  lane->held_back_until_us = clock_monotonic_us() + HOLD_BACK_US;
+}
+
+/* Answers the group's rows, but for those that were held back: their items move to the front.
+ * Returns how many these are. */
+static unsigned answer_rows(struct lane *lane) {
+  struct append_group *group = &lane->group;
+  unsigned held = 0;
+  for (unsigned i = 0; i < group->row_count;) {
+    const struct append_row *row = &group->rows[i];
+    unsigned next = i + 1;
+    while (next < group->row_count && group->rows[next].item_count == 0) next++;
+    if (row->answered && status_of_answer(row->status) == APPEND_HELD_BACK) {
+      for (unsigned j = 0; j < row->item_count; j++) {
+        group->items[held++] = group->items[row->first_item + j];
+      }
+    } else {
+      answer_row(lane, row, &group->rows[next - 1]);
+    }
+    i = next;
+  }
+  return held;
+}
+
 static void group_committed(struct lane *lane) {
   struct append_group *group = &lane->group;
-  lane->durability_known = true;
-  lane->durability_waits = group->wait_for_replicas;
   unsigned records = 0;
   for (unsigned i = 0; i < group->row_count; i++) {
     publish_row(lane, &group->rows[i], group->items[group->rows[i].first_item]);
@@ -224,12 +264,9 @@ static void group_committed(struct lane *lane) {
   }
   metric_observe(lane->append->group_records, records);
   metric_observe(lane->append->group_items, group->item_count);
-  for (unsigned i = 0; i < group->row_count;) {
-    unsigned next = i + 1;
-    while (next < group->row_count && group->rows[next].item_count == 0) next++;
-    answer_row(lane, &group->rows[i], &group->rows[next - 1]);
-    i = next;
-  }
+  unsigned held = answer_rows(lane);
+  lane->is_held_back = false;
+  if (held) hold_back(lane, group->items, held);
 }
 
 /* A refusal raised by pgcursus.append() in strict mode: the status is the message, the values are
@@ -294,7 +331,12 @@ static void group_refused(struct lane *lane, const struct db_failure *failure) {
   struct append_group *group = &lane->group;
   struct append_item **items = group->items;
   unsigned count = group->item_count;
-  unsigned failed_row = failure->call - (group->sets_durability ? 1u : 0u);
+  struct append_result refusal;
+  if (parse_strict_refusal(failure, &refusal) && refusal.status == APPEND_HELD_BACK) {
+    hold_back(lane, items, count);
+    return;
+  }
+  unsigned failed_row = failure->call - (group->notes_standbys ? 1u : 0u);
   bool is_known = failed_row < group->row_count;
   unsigned first = is_known ? group->rows[failed_row].first_item : 0;
   unsigned culprits = is_known ? group->rows[failed_row].item_count : count;
@@ -362,7 +404,7 @@ static void on_group_done(struct db_batch *batch, enum db_outcome outcome,
 
 static void on_turn_end(void *owner) {
   struct append *append = owner;
-  for (unsigned i = 0; i < append->options.lanes; i++) pump(&append->lanes[i]);
+  for (unsigned i = 0; i < append->lane_count; i++) pump(&append->lanes[i]);
   if (append->pending && !ev_is_active(&append->sweep_timer)) {
     ev_timer_again(append->options.loop, &append->sweep_timer);
   }
@@ -393,18 +435,21 @@ static void on_sweep(struct ev_loop *loop, ev_timer *timer, int events) {
   struct append *append = timer->data;
   (void)events;
   int64_t now = clock_monotonic_us();
-  for (unsigned i = 0; i < append->options.lanes; i++) sweep_lane(&append->lanes[i], now);
+  for (unsigned i = 0; i < append->lane_count; i++) {
+    sweep_lane(&append->lanes[i], now);
+    pump(&append->lanes[i]); /* it may have been held back */
+  }
   if (append->pending == 0) ev_timer_stop(loop, timer);
 }
 
-static struct lane *lane_of(struct append *append, int64_t log_id, int32_t partition) {
+static struct lane *lane_of(struct append *append, const struct append_item *item) {
   /* Neighbouring partitions of one topic go to different lanes. */
-  uint64_t number = (uint64_t)log_id * 7u + (uint64_t)partition;
-  return &append->lanes[number % append->options.lanes];
+  uint64_t number = (uint64_t)item->log_id * 7u + (uint64_t)item->partition;
+  return &append->lanes[number % append->options.lanes * 2 + item->wait_for_replicas];
 }
 
 void append_submit(struct append *append, struct append_item *item) {
-  struct lane *lane = lane_of(append, item->log_id, item->partition);
+  struct lane *lane = lane_of(append, item);
   item->arrival = append->arrivals++;
   item->alone = false;
   item->maybe_appended = false;
@@ -423,7 +468,6 @@ static void on_lane_state(struct db_connection *connection, void *owner, bool re
   (void)connection;
   db_health_report(lane->append->options.health, lane->was_ready, ready, reason);
   lane->was_ready = ready;
-  lane->durability_known = false;
   if (!lane->append->closing && !lane->in_flight) pump(lane);
 }
 
@@ -451,9 +495,10 @@ static void register_metrics(struct append *append) {
       NULL, NULL);
 }
 
-static void open_lane(struct append *append, struct lane *lane) {
+static void open_lane(struct append *append, struct lane *lane, bool waits_for_replicas) {
   const struct append_options *options = &append->options;
   lane->append = append;
+  lane->waits_for_replicas = waits_for_replicas;
   lane->batch.on_result = on_group_result;
   lane->batch.on_done = on_group_done;
   lane->queue.tail = &lane->queue.head;
@@ -464,7 +509,7 @@ static void open_lane(struct append *append, struct lane *lane) {
       .bulk_workers = options->bulk_workers,
       .conninfo = options->conninfo,
       .application_name = options->application_name,
-      .setup = append->setup,
+      .setup = append->setup[waits_for_replicas],
       .statements = append_statements,
       .statement_count = APPEND_STATEMENT_COUNT,
       .connect_timeout_ms = options->connect_timeout_ms,
@@ -483,17 +528,21 @@ struct append *append_open(const struct append_options *options) {
            "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
   snprintf(append->setup_lock_timeout, sizeof append->setup_lock_timeout, "SET lock_timeout = %lld",
            (long long)options->lock_timeout_ms);
-  append->setup[0] = append->setup_statement_timeout;
-  append->setup[1] = append->setup_lock_timeout;
-  append->setup[2] = "SET default_transaction_isolation = 'read committed'";
-  append->setup[3] = "SET jit = off";
-  append->setup[4] = NULL;
+  for (unsigned kind = 0; kind < 2; kind++) {
+    const char **setup = append->setup[kind];
+    *setup++ = append->setup_statement_timeout;
+    *setup++ = append->setup_lock_timeout;
+    *setup++ = "SET default_transaction_isolation = 'read committed'";
+    *setup++ = "SET jit = off";
+    *setup++ = kind ? "SET synchronous_commit = on" : "SET synchronous_commit = local";
+  }
   register_metrics(append);
   turn_init(&append->turn, options->loop, on_turn_end, append);
   ev_timer_init(&append->sweep_timer, on_sweep, 0., SWEEP_INTERVAL);
   append->sweep_timer.data = append;
-  append->lanes = memory_allocate_zeroed(options->lanes, sizeof *append->lanes);
-  for (unsigned i = 0; i < options->lanes; i++) open_lane(append, &append->lanes[i]);
+  append->lane_count = options->lanes * 2;
+  append->lanes = memory_allocate_zeroed(append->lane_count, sizeof *append->lanes);
+  for (unsigned i = 0; i < append->lane_count; i++) open_lane(append, &append->lanes[i], i % 2);
   return append;
 }
 
@@ -501,7 +550,7 @@ void append_close(struct append *append) {
   append->closing = true;
   turn_stop(&append->turn);
   ev_timer_stop(append->options.loop, &append->sweep_timer);
-  for (unsigned i = 0; i < append->options.lanes; i++) {
+  for (unsigned i = 0; i < append->lane_count; i++) {
     struct lane *lane = &append->lanes[i];
     fail_queue(lane, APPEND_UNAVAILABLE, "the node is stopping");
     db_connection_close(lane->connection);

@@ -1,9 +1,10 @@
 /* Appending records: group commit over a few lanes.
  *
- * A partition always belongs to the same lane. While a lane's transaction is in flight arriving
- * items queue; when it returns, all that queued leaves as one group, one transaction. Plain items
- * of one partition are merged into one row. Nothing is reported as appended before PostgreSQL has
- * committed it. */
+ * A partition always belongs to the same pair of lanes: one for what waits for standbys, one for
+ * what does not, so that a standby that is gone stops nobody else. While a lane's transaction is in
+ * flight arriving items queue; when it returns, all that queued leaves as one group, one
+ * transaction. Plain items of one partition are merged into one row. Nothing is reported as
+ * appended before PostgreSQL has committed it. */
 #ifndef PGCURSUS_LOG_APPEND_H
 #define PGCURSUS_LOG_APPEND_H
 
@@ -30,6 +31,7 @@ enum append_status {
   APPEND_SEQUENCE_GAP,         /* expected, current = what came */
   APPEND_WRONG_FIRST_SEQUENCE, /* expected, current = what came */
   APPEND_ORIGINAL_UNKNOWN,     /* a duplicate whose offset is no longer known */
+  APPEND_HELD_BACK,            /* inside only: a synchronous standby is missing, so it waits */
   APPEND_UNAVAILABLE,          /* surely not appended; worth trying again */
   APPEND_UNKNOWN,              /* the connection was lost: it may have been appended */
   APPEND_TIMED_OUT,            /* surely not appended: the deadline passed in the queue */
@@ -74,7 +76,7 @@ struct append_options {
   struct db_health *health;
   struct tail_cache *cache;
   struct wake *wake;
-  unsigned lanes;
+  unsigned lanes; /* of each kind */
   size_t group_max_bytes;
   unsigned group_max_items;
   int min_insync_replicas; /* the broker's default */
@@ -91,6 +93,9 @@ void append_submit(struct append *append, struct append_item *item);
 
 /* Items queued or in flight. */
 unsigned append_pending(const struct append *append);
+
+/* True while publishes with acks=all are held back since a synchronous standby is missing. */
+bool append_waits_for_standby(const struct append *append);
 
 /* Fails what is queued, closes the lanes, frees. Nothing may be in flight that the caller still
  * wants. */

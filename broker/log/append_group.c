@@ -12,7 +12,6 @@ static const Oid append_types[APPEND_PARAMETERS] = {
     DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_INT8_ARRAY,  DB_TEXT_ARRAY,
     DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_TEXT_ARRAY,  DB_TEXT_ARRAY,
 };
-static const Oid durability_types[1] = {DB_TEXT};
 
 const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
     [STATEMENT_APPEND] = {.name = "append",
@@ -22,10 +21,7 @@ const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
                                  "$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25)",
                           .parameter_count = APPEND_PARAMETERS,
                           .parameter_types = append_types},
-    [STATEMENT_DURABILITY] = {.name = "durability",
-                              .sql = "SELECT set_config('synchronous_commit', $1, false)",
-                              .parameter_count = 1,
-                              .parameter_types = durability_types},
+    [STATEMENT_NOTE_STANDBYS] = {.name = "note_standbys", .sql = "SELECT pgcursus.note_standbys()"},
 };
 
 /* The one lock order of the whole system: by log, then partition; arrival decides between equals.
@@ -143,17 +139,14 @@ static void encode_row(struct append_row *row, const struct append_item *item,
   }
 }
 
-void append_group_encode(struct append_group *group, bool set_durability, int min_insync_replicas) {
-  static const struct db_parameter durability[2] = {{.data = "local", .length = 5},
-                                                    {.data = "on", .length = 2}};
+void append_group_encode(struct append_group *group, bool note_standbys, int min_insync_replicas) {
   sort_items(group);
   build_rows(group);
-  group->sets_durability = set_durability;
+  group->notes_standbys = note_standbys;
   group->calls = memory_resize(group->calls, (group->row_count + 1) * sizeof *group->calls);
   group->call_count = 0;
-  if (set_durability) {
-    group->calls[group->call_count++] = (struct db_call){
-        .statement = STATEMENT_DURABILITY, .parameters = &durability[group->wait_for_replicas]};
+  if (note_standbys) {
+    group->calls[group->call_count++] = (struct db_call){.statement = STATEMENT_NOTE_STANDBYS};
   }
   for (unsigned i = 0; i < group->row_count; i++) {
     struct append_row *row = &group->rows[i];
@@ -164,7 +157,7 @@ void append_group_encode(struct append_group *group, bool set_durability, int mi
 }
 
 void append_group_take_result(struct append_group *group, unsigned call, const PGresult *result) {
-  if (group->sets_durability && call-- == 0) return;
+  if (group->notes_standbys && call-- == 0) return;
   if (call >= group->row_count || PQntuples(result) != 1) return;
   struct append_row *row = &group->rows[call];
   row->answered = true;

@@ -12,7 +12,7 @@
 
 #define APPEND_PARAMETERS 25
 
-enum append_statement { STATEMENT_APPEND, STATEMENT_DURABILITY, APPEND_STATEMENT_COUNT };
+enum append_statement { STATEMENT_APPEND, STATEMENT_NOTE_STANDBYS, APPEND_STATEMENT_COUNT };
 extern const struct db_statement append_statements[APPEND_STATEMENT_COUNT];
 
 /* One row to insert: one call of the append function, for one item or for several merged ones. */
@@ -41,15 +41,15 @@ struct append_group {
   struct append_row *rows;
   unsigned row_count;
   unsigned row_capacity;
-  struct db_call *calls; /* row_count, and one more when the durability must be set first */
+  struct db_call *calls; /* row_count, and one before them when the standbys must be looked at */
   unsigned call_count;
-  bool sets_durability;
-  bool wait_for_replicas;
+  bool notes_standbys;
 };
 
-/* Sorts the items, merges what may be merged and encodes the calls. `set_durability`: the session's
- * synchronous_commit must change first. The group must hold at least one item. */
-void append_group_encode(struct append_group *group, bool set_durability, int min_insync_replicas);
+/* Sorts the items, merges what may be merged and encodes the calls. `note_standbys`: the commit
+ * will wait for the synchronous standbys, so it has to be known whether they are there. The group
+ * must hold at least one item. */
+void append_group_encode(struct append_group *group, bool note_standbys, int min_insync_replicas);
 
 /* Reads the answer of call `call`. */
 void append_group_take_result(struct append_group *group, unsigned call, const PGresult *result);

@@ -158,8 +158,12 @@ size_t tail_cache_memory(const struct tail_cache *cache) {
   return cache->memory;
 }
 
+void tail_cache_clear(struct tail_cache *cache) {
+  while (cache->oldest) remove_entry(cache, cache->oldest);
+}
+
 void tail_cache_free(struct tail_cache *cache) {
   if (cache == NULL) return;
-  while (cache->oldest) remove_entry(cache, cache->oldest);
+  tail_cache_clear(cache);
   free(cache);
 }

@@ -31,6 +31,9 @@ struct log_batch *tail_cache_find(struct tail_cache *cache, int64_t log_id, int3
 /* Forgets a log that is gone. */
 void tail_cache_drop_log(struct tail_cache *cache, int64_t log_id);
 
+/* Forgets everything: after a fail-over the offsets of what was lost are given out again. */
+void tail_cache_clear(struct tail_cache *cache);
+
 size_t tail_cache_memory(const struct tail_cache *cache);
 
 void tail_cache_free(struct tail_cache *cache);

@@ -18,8 +18,10 @@
 --                    5 stale epoch: current_value is the recorded one;
 --                    6 gap: expected_value, current_value is what came;
 --                    7 the first sequence of an epoch is not 1: expected_value, current_value;
---                    8 duplicate whose original offset is no longer known.
---            Checks are made in the order 2, 3, 4, then 5 to 8.
+--                    8 duplicate whose original offset is no longer known;
+--                    9 the commit would wait for a synchronous standby that is missing, says
+--                      note_standbys(): try again later (acks=all).
+--            Checks are made in the order 2, 3, 4, 9, then 5 to 8.
 -- Errors:    PC002 for any status but 0 and 1 when _strict: MESSAGE = status, DETAIL = JSON
 --            {"current", "expected"}; invalid_parameter_value when _payloads has not _record_count
 --            elements, or the log or the partition is NULL.
@@ -92,6 +94,9 @@ BEGIN
       _current_value := NULL;
     END IF;
   END IF;
+  IF _require_isr AND _status = 0 AND current_setting('pgcursus.standby_is_missing', true) = 'on' THEN
+    _status := 9;
+  END IF;
 
   IF _idempotent AND _status = 0 THEN
     SELECT s.producer_epoch, s.last_sequence
@@ -127,6 +132,10 @@ BEGIN
                                         coalesce(_sequences[_record_count], _last_sequence));
         IF _last_offset IS NULL THEN
           _status := 8;
+        ELSIF _require_isr THEN
+          -- The original may be on this server only: its wait for the standby may have been cut short. With
+          -- something of its own to commit, this transaction waits until the standby has both.
+          PERFORM pg_logical_emit_message(true, 'pgcursus', '');
         END IF;
       ELSIF _status = 0 THEN
         -- What is appended follows what is stored without a gap, so two numbers describe it.
