@@ -6,6 +6,7 @@ lines of the programs and nothing of their insides.
 """
 
 import ctypes
+import http.client
 import json
 import os
 import pathlib
@@ -101,6 +102,7 @@ class Cluster:
     """A private PostgreSQL cluster below `directory`, started and stopped by tools/private-postgres."""
 
     tool = ROOT / "tools" / "private-postgres"
+    settings = ("--conf", "max_connections=200", "--conf", "recovery_init_sync_method=syncfs")
 
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
@@ -116,8 +118,7 @@ class Cluster:
 
     def start(self):
         if self.dsn is None:
-            self.dsn = self._call("start", self.directory, "--conf", "max_connections=200",
-                                  "--conf", "recovery_init_sync_method=syncfs")
+            self.dsn = self._call("start", self.directory, *self.settings)
         elif subprocess.run([self.tool, "status", self.directory], capture_output=True).returncode:
             self._call("restart", self.directory)
 
@@ -253,6 +254,16 @@ class Broker:
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+
+def status_of(broker, path):
+    """The HTTP status of one of the broker's own pages."""
+    connection = http.client.HTTPConnection(broker.http, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 # ---- load -----------------------------------------------------------------------------------------

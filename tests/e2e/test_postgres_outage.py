@@ -1,13 +1,12 @@
 """PostgreSQL goes away, restarts, crashes or is blocked: retryable errors meanwhile, nothing acknowledged is lost."""
 
-import http.client
 import threading
 import time
 
 import pytest
 
 from crs2client import BrokerError
-from harness import SLOWNESS, Load, SqlSession, dsn_with, sql, wait_until
+from harness import SLOWNESS, Load, SqlSession, dsn_with, sql, status_of, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +19,6 @@ def own_cluster(make_cluster):
 def own_database(own_cluster):
     yield own_cluster.create_database()
     own_cluster.start()  # for the next test, whatever happened here
-
-
-def status_of(broker, path):
-    connection = http.client.HTTPConnection(broker.http, timeout=5)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    finally:
-        connection.close()
 
 
 def backends(dsn):

@@ -47,14 +47,7 @@ try:
     psql(create_topic("single", "_replication_factor => 1"), uri)
     equal(append("t", 2), "4|1|2", "without_a_standby_the_primary_is_alone")
 
-    (standby / "data").mkdir(parents=True)
-    subprocess.run(["pg_basebackup", "-D", str(standby / "data"), "-R", "-X", "stream", "-c", "fast",
-                    "-d", uri.rpartition("/")[0] + "/postgres?application_name=standby"],
-                   check=True, capture_output=True)
-    if os.getuid() == 0:
-        subprocess.run(["chown", "-R", "postgres:", str(standby / "data")], check=True)
-    (standby / "data").chmod(0o700)
-    tool("start", str(standby))
+    tool("standby", str(standby), str(primary), "--name", "standby")
     deadline = time.monotonic() + 30
     while psql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", uri) != "1":
         assert time.monotonic() < deadline, "the standby does not stream"

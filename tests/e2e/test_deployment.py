@@ -1,0 +1,167 @@
+"""Brokers as they are deployed: behind HAProxy, on PostgreSQL with a synchronous standby, with a pooler in between."""
+
+import tempfile
+import time
+
+import pytest
+
+import deployment
+from crs2client import BrokerError
+from deployment import HAProxy, Producers, Standby, dsn_of_both, make_synchronous
+from harness import SLOWNESS, status_of, wait_until
+
+
+def port_of(address):
+    return int(address.rpartition(":")[2])
+
+
+class Nodes:
+    """Three brokers on one database behind HAProxy; each keeps its ports over restarts."""
+
+    def __init__(self, start_broker, dsn):
+        self.start_broker, self.dsn = start_broker, dsn
+        self.brokers = [start_broker(dsn) for _ in range(3)]
+        with self.brokers[0].client() as client:
+            client.call("CREATE", topic="t", partitions=3)
+
+    def ports(self):
+        return [(port_of(broker.listen), port_of(broker.http)) for broker in self.brokers]
+
+    def start_again(self, number):
+        old = self.brokers[number]
+        self.brokers[number] = self.start_broker(self.dsn, listen=old.listen, http=old.http)
+
+
+@pytest.fixture
+def nodes(start_broker, database):
+    return Nodes(start_broker, database)
+
+
+@pytest.fixture
+def haproxy(nodes, scratch):
+    with HAProxy(nodes.ports(), scratch) as proxy:
+        yield proxy
+        proxy.check()
+
+
+def test_a_rolling_restart_under_load_costs_a_reconnect_and_nothing_else(nodes, haproxy):
+    with Producers([haproxy.address], "t", 3) as producers:
+        producers.wait_for_acks(20)
+        for number in range(3):
+            nodes.brokers[number].stop()
+            producers.wait_for_acks(20)
+            nodes.start_again(number)
+            producers.wait_for_acks(20)
+    assert producers.errors == []
+    assert producers.reconnects >= 3, "the restarted nodes had connections"
+    producers.verify(haproxy.address)
+
+
+def test_a_killed_node_and_a_frozen_one_cost_a_reconnect_and_nothing_else(nodes, haproxy):
+    with Producers([haproxy.address], "t", 3) as producers:
+        producers.wait_for_acks(20)
+        nodes.brokers[0].kill()
+        producers.wait_for_acks(20)
+        nodes.start_again(0)
+        producers.wait_for_acks(20)
+        # What the frozen node has received it will still append when it wakes up, after the producers have sent it to another.
+        deployment.freeze(nodes.brokers[1])
+        producers.wait_for_acks(20)
+        deployment.thaw(nodes.brokers[1])
+        producers.wait_for_acks(20)
+    assert producers.errors == []
+    assert producers.reconnects >= 2
+    producers.verify(haproxy.address)
+
+
+# ---- a primary and a synchronous standby ----------------------------------------------------------
+
+
+class Pair:
+    """A primary and its synchronous standby, with one database on them."""
+
+    def __init__(self, make_cluster, directory):
+        self.primary = make_cluster()
+        self.standby = Standby(directory, self.primary)
+        self.primary.create_database()
+        self.dsn = dsn_of_both(self.primary, self.standby, "e2e_1")
+        make_synchronous(self.primary, self.standby)
+
+    def fail_over(self):
+        """Kills the primary and promotes the standby at once. Returns when it takes writes."""
+        self.primary.crash()
+        self.standby.promote()
+        return time.monotonic()
+
+
+@pytest.fixture
+def pair(make_cluster, scratch):
+    pair = Pair(make_cluster, tempfile.mkdtemp(prefix="standby-", dir=scratch))
+    yield pair
+    pair.standby.stop()
+
+
+def test_publishing_resumes_within_5_seconds_of_a_promotion_and_no_replicated_record_is_lost(pair, start_broker):
+    nodes = [start_broker(pair.dsn) for _ in range(2)]
+    with nodes[0].client() as client:
+        client.call("CREATE", topic="t", partitions=3, min_in_sync_replicas=1)
+    with Producers([node.listen for node in nodes], "t", 3) as producers:
+        producers.wait_for_acks(100)
+        promoted = pair.fail_over()
+        producers.wait_for_acks(50)
+        assert producers.first_ack_after(promoted) - promoted < 5 * SLOWNESS
+    assert {error.class_name for error in producers.errors} <= {"availability"}
+    assert producers.reconnects == 0, "the nodes themselves did not go away"
+    for node in nodes:
+        producers.verify(node.listen)
+        assert status_of(node, "/ready") == 200
+
+
+def test_what_a_fail_over_lost_is_not_served_from_a_cache(pair, start_broker):
+    nodes = [start_broker(pair.dsn) for _ in range(2)]
+    with nodes[0].client() as client, nodes[1].client() as other:
+        client.call("CREATE", topic="t", partitions=1)
+        client.publish("t", "kept", acks="all")
+        pair.standby.stop()
+        client.publish("t", "lost")
+        for reader in (client, other):
+            assert [r.payload for r in reader.consume("t").records] == [b"kept", b"lost"]
+        pair.primary.crash()
+        pair.standby.start()
+        pair.standby.promote()
+        wait_until(lambda: all(status_of(node, "/ready") == 200 for node in nodes), 15 * SLOWNESS, what="/ready 200")
+        assert client.publish("t", "new")["last_offset"] == 1
+        for reader in (client, other):
+            assert [r.payload for r in reader.consume("t").records] == [b"kept", b"new"]
+
+
+def test_without_its_standby_replicated_publishes_wait_and_everything_else_goes_on(pair, start_broker):
+    broker = start_broker(pair.dsn)
+    with broker.client() as client, broker.client() as other:
+        client.call("CREATE", topic="t", partitions=8)
+        client.call("CREATE", topic="two", partitions=1, min_in_sync_replicas=2)
+        assert client.publish("two", "x", acks="all")["last_offset"] == 0
+        pair.standby.stop()
+        with pytest.raises(BrokerError) as caught:
+            client.publish("two", "y", acks="all")
+        assert caught.value.code == "insufficient_in_sync_replicas"
+        assert (caught.value.fields["current"], caught.value.fields["required"]) == ("1", "2")
+        assert client.publish("two", "z", acks="1")["last_offset"] == 1, "the leader's own word is enough for acks=1"
+
+        waiting = [broker.client() for _ in range(4)]
+        for partition, producer in enumerate(waiting):
+            producer.send("PUBLISH", dict(topic="t", partition=partition, producerId="p", acks="all", message="waits"))
+        time.sleep(0.3)
+        start = time.monotonic()
+        for partition in range(4, 8):
+            assert other.publish("t", "free", partition)["last_offset"] == 0
+            assert [r.payload for r in other.consume("t", partition).records] == [b"free"]
+        assert time.monotonic() - start < 2 * SLOWNESS
+        assert other.consume("t", 0).records == [], "what waits for the standby cannot be read yet"
+        assert status_of(broker, "/ready") == 200
+        pair.standby.start()
+        for producer in waiting:
+            assert producer.answer(command="PUBLISH").json["last_offset"] == 0
+            producer.close()
+        wait_until(lambda: pair.standby.is_synchronous(), 20 * SLOWNESS, what="synchronous standby")
+        assert client.publish("two", "again", acks="all")["last_offset"] == 2
