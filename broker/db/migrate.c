@@ -19,8 +19,9 @@
 #include "base/memory.h"
 #include "db/connect.h"
 #include "db/embedded_sql.h"
+#include "db/server.h"
 
-enum { OLDEST_SERVER = 150000, CONNECT_TIMEOUT_MS = 10000, CHECKSUM_SIZE = 65, ERROR_SIZE = 2048 };
+enum { CONNECT_TIMEOUT_MS = 10000, CHECKSUM_SIZE = 65, ERROR_SIZE = 2048 };
 
 /* The advisory lock of whoever migrates: (class, object) in the two-integer key space. */
 #define MIGRATION_LOCK "1885823843, 1"
@@ -320,10 +321,11 @@ static bool open_session(struct migration *migration, const char *conninfo) {
   if (PQstatus(migration->pg) != CONNECTION_OK) {
     return fail(migration, "cannot connect to PostgreSQL: %s", PQerrorMessage(migration->pg));
   }
-  int server = PQserverVersion(migration->pg);
-  if (server < OLDEST_SERVER) {
-    return fail(migration, "PostgreSQL %d is too old: version %d or later is needed",
-                server / 10000, OLDEST_SERVER / 10000);
+  char *problem = server_find_problem(migration->pg, conninfo);
+  if (problem) {
+    fail(migration, "%s", problem);
+    free(problem);
+    return false;
   }
   PQsetNoticeReceiver(migration->pg, log_notice, NULL);
   /* A role's or database's own defaults must not change what the files mean. No wait is for ever,
