@@ -54,6 +54,8 @@ static bool prepare_all(PGconn *pg, const struct db_statement *statements, unsig
 
 static bool set_up(struct db_connect *connect, PGconn *pg) {
   if (PQstatus(pg) != CONNECTION_OK) return false;
+  /* A warning tells that the wait for a standby was cut short: it must not be suppressed. */
+  if (!run_sql(pg, "SET client_min_messages = warning")) return false;
   for (const char *const *sql = connect->setup; sql && *sql; sql++) {
     if (!run_sql(pg, *sql)) return false;
   }

@@ -312,13 +312,19 @@ static void on_answer_overdue(struct ev_loop *loop, ev_timer *timer, int events)
     lose_connection(connection, "PostgreSQL gave no answer in time");
 }
 
-/* A synchronous commit whose wait was cancelled reports success with this warning: the record is on
- * the primary but perhaps nowhere else, so it must not be acknowledged as replicated. */
+/* A synchronous commit whose wait was cancelled reports success with a warning: the record is on the
+ * primary but perhaps nowhere else, so it must not be acknowledged as replicated. The warning has no
+ * code of its own and its text is translated; where it comes from tells it. */
+static bool is_cancelled_wait(const PGresult *notice) {
+  const char *function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+  return function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0;
+}
+
 static void on_notice(void *argument, const PGresult *result) {
   struct db_connection *connection = argument;
   const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
   if (sqlstate == NULL) return;
-  if (connection->head != NULL && strcmp(sqlstate, "57014") == 0) {
+  if (connection->head != NULL && is_cancelled_wait(result)) {
     connection->head->wait_was_cancelled = true;
   } else if (strncmp(sqlstate, "00", 2) != 0) {
     log_event(LOG_WARN, "PostgreSQL warns", "session", connection->options.application_name,

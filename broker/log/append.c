@@ -43,8 +43,7 @@ struct lane {
 
 struct append {
   struct append_options options;
-  struct lane *lanes; /* pairs: that of a partition's plain publishes, then of those that wait for
-                         replicas */
+  struct lane *lanes; /* the plain ones, then as many that wait for replicas */
   unsigned lane_count;
   unsigned pending;
   uint64_t arrivals;
@@ -445,7 +444,8 @@ static void on_sweep(struct ev_loop *loop, ev_timer *timer, int events) {
 static struct lane *lane_of(struct append *append, const struct append_item *item) {
   /* Neighbouring partitions of one topic go to different lanes. */
   uint64_t number = (uint64_t)item->log_id * 7u + (uint64_t)item->partition;
-  return &append->lanes[number % append->options.lanes * 2 + item->wait_for_replicas];
+  return &append->lanes[number % append->options.lanes +
+                        (item->wait_for_replicas ? append->options.lanes : 0)];
 }
 
 void append_submit(struct append *append, struct append_item *item) {
@@ -542,7 +542,9 @@ struct append *append_open(const struct append_options *options) {
   append->sweep_timer.data = append;
   append->lane_count = options->lanes * 2;
   append->lanes = memory_allocate_zeroed(append->lane_count, sizeof *append->lanes);
-  for (unsigned i = 0; i < append->lane_count; i++) open_lane(append, &append->lanes[i], i % 2);
+  for (unsigned i = 0; i < append->lane_count; i++) {
+    open_lane(append, &append->lanes[i], i >= options->lanes);
+  }
   return append;
 }
 

@@ -55,7 +55,7 @@ static int open_with(unsigned lanes, size_t max_bytes, unsigned max_items) {
                                                 .statement_timeout_ms = 1000,
                                                 .lock_timeout_ms = 1000});
   lane = db_fixture[0];
-  for (unsigned i = 0; i < lanes; i++) db_fixture_make_ready(db_fixture[i]);
+  for (unsigned i = 0; i < 2 * lanes; i++) db_fixture_make_ready(db_fixture[i]);
   return 0;
 }
 
@@ -281,45 +281,100 @@ static void an_item_of_several_rows_leaves_alone(void **state) {
   assert_int_equal(rows_in_flight(), 1);
 }
 
-static void kinds_of_durability_never_share_a_group(void **state) {
-  (void)state;
-  for (int32_t i = 0; i < 6; i++) {
-    struct publish *publish = plain(i);
-    publish->item.wait_for_replicas = i % 2 == 0;
-    submit(publish);
-  }
-  turn();
-  for (unsigned group = 0; group < 2; group++) {
-    const struct sent *sent = &lane->sent[0];
-    assert_int_equal(sent->calls[0].statement, STATEMENT_DURABILITY);
-    assert_slice_text(db_fixture_bytes(sent, 0, 0), group == 0 ? "on" : "local");
-    assert_int_equal(rows_in_flight(), 3);
-    for (unsigned i = 1; i < sent->count; i++) {
-      assert_int_equal(db_fixture_number(sent, i, 6), group == 0);
-    }
-    commit();
-  }
+static struct publish *replicated(int32_t partition) {
+  struct publish *publish = plain(partition);
+  publish->item.wait_for_replicas = true;
+  return publish;
 }
 
-static void durability_is_set_only_when_it_changes_or_is_not_known(void **state) {
+static void kinds_of_durability_have_lanes_of_their_own(void **state) {
   (void)state;
-  static const struct {
-    bool waits, loses, sets;
-  } steps[] = {{false, false, true}, {false, false, false}, {true, false, true},
-               {true, true, false},  {true, false, true},   {true, false, false}};
-  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-    struct publish *publish = plain(0);
-    publish->item.wait_for_replicas = steps[i].waits;
-    submit(publish);
-    turn();
-    assert_int_equal(lane->sent[0].calls[0].statement == STATEMENT_DURABILITY, steps[i].sets);
-    if (steps[i].loses) {
-      db_fixture_lose(lane);
-      db_fixture_make_ready(lane);
-    } else {
-      commit();
+  for (int32_t i = 0; i < 6; i++) submit(i % 2 ? plain(i) : replicated(i));
+  turn();
+  for (unsigned waits = 0; waits < 2; waits++) {
+    lane = db_fixture[waits];
+    const struct sent *sent = &lane->sent[0];
+    assert_int_equal(sent->calls[0].statement == STATEMENT_NOTE_STANDBYS, waits);
+    assert_int_equal(rows_in_flight(), 3);
+    for (unsigned i = waits; i < sent->count; i++) {
+      assert_int_equal(db_fixture_number(sent, i, 6), waits);
     }
+    const char *const *setup = lane->options.setup;
+    while (setup[1]) setup++;
+    assert_string_equal(*setup,
+                        waits ? "SET synchronous_commit = on" : "SET synchronous_commit = local");
+    commit();
   }
+  assert_int_equal(answers, 6);
+}
+
+/* Commits the group in flight, with these statuses for its rows. */
+static void commit_with(const int *statuses) {
+  PGresult *results[MOST] = {NULL};
+  unsigned count = lane->sent[0].count;
+  for (unsigned i = 1; i < count; i++) results[i] = answer(statuses[i - 1], 0, 1);
+  db_fixture_commit(lane, results, count);
+}
+
+static void wait_until_sent(void) {
+  int64_t deadline_us = clock_monotonic_us() + 10000000;
+  while (lane->in_flight == 0 && clock_monotonic_us() < deadline_us) ev_run(loop, EVRUN_ONCE);
+  assert_int_equal(lane->in_flight, 1);
+}
+
+static void what_a_missing_standby_holds_back_is_sent_again_in_order(void **state) {
+  (void)state;
+  lane = db_fixture[1];
+  for (int32_t i = 0; i < 4; i++) submit(replicated(i));
+  turn();
+  commit_with((const int[]){9, 4, 9, 3});
+  assert_int_equal(answers, 2);
+  assert_told(&publishes[1], APPEND_TOO_FEW_REPLICAS);
+  assert_told(&publishes[3], APPEND_NO_PARTITION);
+  assert_true(append_waits_for_standby(append));
+  assert_int_equal(lane->in_flight, 0); /* not at once */
+  submit(replicated(0));
+  turn();
+  assert_int_equal(lane->in_flight, 0); /* a newcomer does not pass either */
+  submit(plain(0));
+  turn();
+  assert_int_equal(db_fixture[0]->in_flight, 1); /* who does not ask for the standby goes on */
+
+  wait_until_sent();
+  assert_int_equal(rows_in_flight(), 2); /* those of one partition share a row */
+  commit();
+  assert_false(append_waits_for_standby(append));
+  assert_told(&publishes[0], APPEND_OK);
+  assert_told(&publishes[2], APPEND_OK);
+  assert_told(&publishes[4], APPEND_OK);
+  assert_true(publishes[0].order < publishes[4].order);
+}
+
+static void a_held_back_item_of_several_rows_is_sent_again(void **state) {
+  (void)state;
+  lane = db_fixture[1];
+  struct publish *rows = several_rows(0);
+  rows->item.wait_for_replicas = true;
+  submit(rows);
+  turn();
+  db_fixture_refuse(lane, 1, "PC002", "9", "{\"current\": null, \"expected\": null}");
+  assert_int_equal(answers, 0);
+  wait_until_sent();
+  commit();
+  assert_told(rows, APPEND_OK);
+}
+
+static void what_is_held_back_beyond_its_deadline_is_surely_not_appended(void **state) {
+  (void)state;
+  lane = db_fixture[1];
+  struct publish *publish = replicated(0);
+  publish->item.deadline_us = clock_monotonic_us() + 50000;
+  submit(publish);
+  turn();
+  commit_with((const int[]){9});
+  while (publish->answers == 0) ev_run(loop, EVRUN_ONCE);
+  assert_told(publish, APPEND_TIMED_OUT);
+  assert_false(append_waits_for_standby(append));
 }
 
 static int open_lanes(void **state) {
@@ -362,8 +417,8 @@ static void a_row_that_was_stored_in_part_is_not_cached(void **state) {
   publish->item.rows->idempotent = true;
   submit(publish);
   turn();
-  PGresult *results[2] = {NULL, answer(0, 0, 2)};
-  db_fixture_commit(lane, results, 2);
+  PGresult *results[1] = {answer(0, 0, 2)};
+  db_fixture_commit(lane, results, 1);
   assert_told(publish, APPEND_OK);
   assert_int_equal(tail_cache_memory(cache), 0);
 }
@@ -380,13 +435,13 @@ static void refusals_of_the_function_reach_their_items(void **state) {
                                             APPEND_WRONG_FIRST_SEQUENCE,
                                             APPEND_ORIGINAL_UNKNOWN,
                                             APPEND_FAILED};
-  PGresult *results[11] = {NULL};
+  PGresult *results[10] = {NULL};
   for (int i = 0; i < 10; i++) {
     submit(plain(i));
-    results[i + 1] = answer(i, 100, 1);
+    results[i] = answer(i < 9 ? i : 99, 100, 1); /* the last is no status */
   }
   turn();
-  db_fixture_commit(lane, results, 11);
+  db_fixture_commit(lane, results, 10);
   for (unsigned i = 0; i < 10; i++) {
     assert_told(&publishes[i], want[i]);
     assert_int_equal(publishes[i].current, 33);
@@ -399,8 +454,8 @@ static void a_call_without_an_answer_is_no_success(void **state) {
   (void)state;
   struct publish *publish = submit(plain(0));
   turn();
-  PGresult *results[2] = {NULL, NULL};
-  db_fixture_commit(lane, results, 2);
+  PGresult *results[1] = {NULL};
+  db_fixture_commit(lane, results, 1);
   assert_told(publish, APPEND_FAILED);
 }
 
@@ -410,7 +465,7 @@ static void the_neighbours_of_a_refused_item_go_again(void **state) {
   (void)state;
   for (int32_t i = 0; i < 5; i++) submit(idempotent(i));
   turn();
-  db_fixture_refuse(lane, 1 + 2, "22003", "out of range", "");
+  db_fixture_refuse(lane, 2, "22003", "out of range", "");
   assert_told(&publishes[2], APPEND_FAILED);
   assert_string_equal(publishes[2].reason, "out of range");
   assert_int_equal(answers, 1);
@@ -428,7 +483,7 @@ static void items_of_a_refused_shared_row_are_tried_one_by_one(void **state) {
   submit(plain(2));
   turn();
   assert_int_equal(rows_in_flight(), 3);
-  db_fixture_refuse(lane, 2, "22021", "bad bytes", ""); /* the second row, after the durability */
+  db_fixture_refuse(lane, 1, "22021", "bad bytes", ""); /* the second row */
   assert_int_equal(answers, 0);
   unsigned groups = 0;
   for (; lane->in_flight; groups++) {
@@ -452,7 +507,7 @@ static void an_error_at_the_commit_is_nobodys_and_all_are_tried_alone(void **sta
   (void)state;
   for (int32_t i = 0; i < 3; i++) submit(idempotent(i));
   turn();
-  db_fixture_refuse(lane, 4, "40001", "conflict", "");
+  db_fixture_refuse(lane, 3, "40001", "conflict", "");
   for (unsigned i = 0; i < 3; i++) {
     assert_int_equal(rows_in_flight(), 1);
     commit();
@@ -478,7 +533,7 @@ static void an_error_of_the_server_is_everybodys(void **state) {
     unsigned first = used;
     for (int32_t j = 0; j < 3; j++) submit(idempotent(j));
     turn();
-    db_fixture_refuse(lane, 1, states[i], "disk full", "");
+    db_fixture_refuse(lane, 0, states[i], "disk full", "");
     for (unsigned j = first; j < used; j++) assert_told(&publishes[j], APPEND_UNAVAILABLE);
     assert_int_equal(append_pending(append), 0);
   }
@@ -502,14 +557,14 @@ static void a_refusal_in_strict_mode_carries_its_numbers(void **state) {
   (void)state;
   struct publish *rows = submit(several_rows(0));
   turn();
-  db_fixture_refuse(lane, 2, "PC002", "6", "{\"current\": 12, \"expected\": 7}");
+  db_fixture_refuse(lane, 1, "PC002", "6", "{\"current\": 12, \"expected\": 7}");
   assert_told(rows, APPEND_SEQUENCE_GAP);
   assert_int_equal(rows->current, 12);
   assert_int_equal(rows->expected, 7);
 
   struct publish *stale = submit(several_rows(0));
   turn();
-  db_fixture_refuse(lane, 1, "PC002", "2", "{\"current\": null, \"expected\": null}");
+  db_fixture_refuse(lane, 0, "PC002", "2", "{\"current\": null, \"expected\": null}");
   assert_told(stale, APPEND_STALE);
 }
 
@@ -526,8 +581,8 @@ static void after_a_loss_only_what_may_repeat_is_sent_again(void **state) {
   assert_int_equal(append_pending(append), 1);
   db_fixture_make_ready(lane);
   assert_int_equal(rows_in_flight(), 1);
-  PGresult *results[2] = {NULL, answer(1, 7, 1)}; /* it had been appended */
-  db_fixture_commit(lane, results, 2);
+  PGresult *results[1] = {answer(1, 7, 1)}; /* it had been appended */
+  db_fixture_commit(lane, results, 1);
   assert_told(repeats, APPEND_DUPLICATE);
   assert_int_equal(repeats->last_offset, 7);
 }
@@ -553,7 +608,7 @@ static void what_may_have_been_appended_is_never_called_surely_not(void **state)
   turn();
   db_fixture_lose(lane);
   db_fixture_make_ready(lane);
-  db_fixture_refuse(lane, 1, "53100", "disk full", "");
+  db_fixture_refuse(lane, 0, "53100", "disk full", "");
   assert_told(refused, APPEND_UNKNOWN);
 
   struct publish *late = submit(idempotent(0));
@@ -617,8 +672,8 @@ static void an_item_may_be_submitted_again_from_its_answer(void **state) {
   publish->item.on_done = submit_again;
   submit(publish);
   turn();
-  PGresult *results[2] = {NULL, answer(2, 0, 0)};
-  db_fixture_commit(lane, results, 2);
+  PGresult *results[1] = {answer(2, 0, 0)};
+  db_fixture_commit(lane, results, 1);
   assert_int_equal(publish->status, APPEND_STALE);
   turn();
   commit();
@@ -662,8 +717,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(smaller_items_pass_one_that_is_too_large_which_then_leads,
                                       open_small_groups, close_all),
       ONE(an_item_of_several_rows_leaves_alone),
-      ONE(kinds_of_durability_never_share_a_group),
-      ONE(durability_is_set_only_when_it_changes_or_is_not_known),
+      ONE(kinds_of_durability_have_lanes_of_their_own),
+      ONE(what_a_missing_standby_holds_back_is_sent_again_in_order),
+      ONE(a_held_back_item_of_several_rows_is_sent_again),
+      ONE(what_is_held_back_beyond_its_deadline_is_surely_not_appended),
       cmocka_unit_test_setup_teardown(a_partition_keeps_its_lane, open_lanes, close_all),
       ONE(what_was_appended_is_cached_and_wakes_who_waits),
       ONE(a_row_that_was_stored_in_part_is_not_cached),

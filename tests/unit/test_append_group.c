@@ -178,19 +178,14 @@ static void nobody_as_producer_is_null(void **state) {
   assert_true(db_fixture_is_null(&view, 0, PRODUCER));
 }
 
-static void durability_is_set_first_when_it_must_change(void **state) {
+static void standbys_are_looked_at_before_the_first_row(void **state) {
   (void)state;
-  for (unsigned waits = 0; waits < 2; waits++) {
-    add(1, 0, plain("x"));
-    group.wait_for_replicas = waits;
-    append_group_encode(&group, true, 1);
-    struct sent view = sent();
-    assert_int_equal(group.call_count, 2);
-    assert_int_equal(group.calls[0].statement, STATEMENT_DURABILITY);
-    assert_int_equal(group.calls[1].statement, STATEMENT_APPEND);
-    assert_slice_text(db_fixture_bytes(&view, 0, 0), waits ? "on" : "local");
-    append_group_reset(&group);
-  }
+  for (int32_t i = 0; i < 2; i++) add(1, i, plain("x"));
+  append_group_encode(&group, true, 1);
+  assert_int_equal(group.call_count, 3);
+  assert_int_equal(group.calls[0].statement, STATEMENT_NOTE_STANDBYS);
+  assert_int_equal(group.calls[1].statement, STATEMENT_APPEND);
+  assert_int_equal(group.calls[2].statement, STATEMENT_APPEND);
 }
 
 /* ---- answers ---- */
@@ -209,9 +204,9 @@ static PGresult *answer(int status, int64_t base_offset) {
 
 static void answers_find_their_rows(void **state) {
   (void)state;
-  for (unsigned durability = 0; durability < 2; durability++) {
+  for (unsigned notes = 0; notes < 2; notes++) {
     for (int i = 0; i < 3; i++) add(1, i, plain("x"));
-    append_group_encode(&group, durability, 1);
+    append_group_encode(&group, notes, 1);
     for (unsigned i = 0; i < group.call_count; i++) {
       PGresult *result = answer((int)i, 100 * i);
       append_group_take_result(&group, i, result);
@@ -220,8 +215,8 @@ static void answers_find_their_rows(void **state) {
     for (unsigned i = 0; i < 3; i++) {
       const struct append_row *row = &group.rows[i];
       assert_true(row->answered);
-      assert_int_equal(row->status, i + durability);
-      assert_int_equal(row->base_offset, 100 * (i + durability));
+      assert_int_equal(row->status, i + notes);
+      assert_int_equal(row->base_offset, 100 * (i + notes));
       assert_int_equal(row->last_offset, row->base_offset + 4);
       assert_int_equal(row->appended_count, 5);
       assert_int_equal(row->appended_at, DB_EPOCH_US);
@@ -267,7 +262,7 @@ int main(void) {
       cmocka_unit_test_teardown(an_item_of_several_rows_is_strict, reset),
       cmocka_unit_test_teardown(a_row_is_sent_with_all_its_values, reset),
       cmocka_unit_test_teardown(nobody_as_producer_is_null, reset),
-      cmocka_unit_test_teardown(durability_is_set_first_when_it_must_change, reset),
+      cmocka_unit_test_teardown(standbys_are_looked_at_before_the_first_row, reset),
       cmocka_unit_test_teardown(answers_find_their_rows, reset),
       cmocka_unit_test_teardown(answers_that_make_no_sense_are_passed_over, reset),
       cmocka_unit_test_teardown(a_group_is_used_again, reset),

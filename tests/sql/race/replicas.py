@@ -26,6 +26,15 @@ def append(topic, minimum=1):
     return psql(APPEND.format(topic=topic, minimum=minimum), uri)
 
 
+def held_back(names):
+    """What append() says of acks=all when the group has looked at the standbys before."""
+    psql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", uri)
+    psql("SELECT pg_reload_conf()", uri)
+    time.sleep(0.2)
+    group = "SET synchronous_commit = local; BEGIN; SELECT pgcursus.note_standbys(); " + APPEND + "; ROLLBACK"
+    return psql(group.format(topic="t", minimum=1), uri).strip()
+
+
 def becomes(expected, what):
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -63,8 +72,17 @@ try:
     equal(append("t", 3), "4|2|3", "it_is_two_replicas_then")
     equal(append("single", 2), "4|1|2", "never_more_than_the_replication_factor")
 
+    names = ["standby", "first 1 (standby)", "ANY 1 (standby, other)", "1 (other, standby)"]
+    equal([held_back(name) for name in names], ["0||"] * 4, "nothing_is_held_back_while_enough_standbys_stream")
+    equal([held_back(name) for name in ("2 (standby, other)", "ANY 2(standby, other)", "other")], ["9||"] * 3,
+          "acks_all_is_held_back_while_too_few_standbys_stream")
+    psql("ALTER SYSTEM SET synchronous_standby_names = 'standby'", uri)
+    psql("SELECT pg_reload_conf()", uri)
+
     tool("stop", str(standby))
     becomes("4|1|2", "a_standby_that_is_gone_does_not_count")
+    equal([held_back(name) for name in names], ["9||"] * 4, "acks_all_is_held_back_while_the_standby_is_gone")
+    equal(held_back(""), "0||", "nothing_is_held_back_when_none_is_asked_for")
 finally:
     for directory in (standby, primary):
         subprocess.run([TOOL, "stop", str(directory), "--mode", "immediate"], check=False)

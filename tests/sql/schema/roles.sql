@@ -31,6 +31,7 @@ SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.fetch_batches(1, 0, 0, 1, 1)$
 SELECT is(pg_temp.who_may($$SELECT pgcursus.append(1, NULL, 0, 1, 1, false, false, 1, false, NULL, NULL,
   NULL, NULL, '{a}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)$$), 'broker',
           'only_brokers_append');
+SELECT is(pg_temp.who_may($$SELECT pgcursus.note_standbys()$$), 'broker', 'only_brokers_look_at_standbys');
 SELECT is(pg_temp.who_may($$SELECT pgcursus.create_topic('u', 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
   NULL, NULL, NULL, NULL, NULL, 3, 'delete', 10, 10, 10)$$), 'broker', 'only_brokers_create_topics');
 SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.records$$), 'reader', 'only_readers_see_records');
