@@ -12,6 +12,7 @@ PACKAGES := build-essential pkg-config libev-dev libpq-dev libssl-dev zlib1g-dev
             libjson-c-dev uthash-dev libyaml-dev libmicrohttpd-dev libisal-dev libcmocka-dev \
             postgresql-15 postgresql-client-15 postgresql-15-pgtap postgresql-15-plpgsql-check libtap-parser-sourcehandler-pgtap-perl \
             python3 python3-pytest util-linux procps git curl
+TEST_PACKAGES := haproxy pgbouncer
 LINT_PACKAGES := clang-format clang-tidy clang shellcheck yamllint
 FUZZ_PACKAGES := clang libclang-rt-14-dev
 
@@ -113,6 +114,10 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(call object,$(UNIT_SUPPORT)) $(B
 deps: ## install the missing Debian packages (root or sudo); nothing when all are there
 	@tools/install-packages $(PACKAGES)
 
+.PHONY: deps-test
+deps-test:
+	@tools/install-packages $(TEST_PACKAGES)
+
 .PHONY: deps-lint
 deps-lint:
 	@tools/install-packages $(LINT_PACKAGES)
@@ -130,12 +135,12 @@ run: deps ## a private PostgreSQL under .run/ and one broker on 127.0.0.1:9000, 
 unit: $(UNIT_PROGRAMS) ## build the unit tests
 
 .PHONY: test
-test: deps ## every test: unit, SQL, end to end
+test: deps deps-test ## every test: unit, SQL, end to end
 	@$(MAKE) --no-print-directory build unit
 	@PGCURSUS_BUILD=$(BUILD) tests/run
 
 .PHONY: asan
-asan: deps ## the whole suite again under AddressSanitizer and UBSan
+asan: deps deps-test ## the whole suite again under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory SANITIZE=1 build unit
 	@PGCURSUS_BUILD=build-asan tests/run
 

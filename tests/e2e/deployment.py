@@ -3,6 +3,7 @@
 It owns the processes of HAProxy and PgBouncer that it starts, and the standbys. It knows the brokers only by their addresses.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -21,10 +22,6 @@ from harness import ROOT, SLOWNESS, Cluster, sql, wait_until
 PRODUCER_ERRORS = (crs2.Closed, CodecError, OSError)
 
 
-def _signals_to_default():
-    harness._die_with_parent()
-
-
 class Process:
     """A foreground process that is ended with the test."""
 
@@ -32,7 +29,7 @@ class Process:
         self.log_path = pathlib.Path(log_path)
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            preexec_fn=_signals_to_default, **more)
+                                            preexec_fn=harness._die_with_parent, **more)
 
     def log_text(self):
         return self.log_path.read_text(errors="replace")
@@ -102,12 +99,15 @@ class PgBouncer(Process):
         server_port = re.search(r":(\d+)/", dsn).group(1)
         self.port = free_port()
         config = pathlib.Path(tempfile.mkstemp(prefix="pgbouncer-", suffix=".ini", dir=directory)[1])
+        users = config.with_suffix(".users")
+        users.write_text('"postgres" ""\n')
         config.write_text(
             f"[databases]\n* = host=127.0.0.1 port={server_port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = any\npool_mode = {pool_mode}\n"
+            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {users}\npool_mode = {pool_mode}\n"
             f"default_pool_size = {pool_size}\nmax_client_conn = 200\nserver_idle_timeout = 60\n"
         )
-        config.chmod(0o644)
+        for file in (config, users):
+            file.chmod(0o644)
         self.dsn = re.sub(r":\d+/", f":{self.port}/", dsn)
         more = {"user": "postgres"} if os.getuid() == 0 else {}
         super().__init__(["pgbouncer", config], f"{config}.log", **more)
@@ -138,6 +138,16 @@ class Standby(Cluster):
 
     def promote(self):
         self._call("promote", self.directory)
+
+    @contextlib.contextmanager
+    def stopped_receiver(self):
+        """Meanwhile it stays connected to the primary and confirms nothing."""
+        receiver = int(sql(self.dsn, "SELECT pid FROM pg_stat_wal_receiver")[0][0])
+        os.kill(receiver, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(receiver, signal.SIGCONT)
 
     def is_synchronous(self):
         rows = sql(self.primary.dsn, "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'"

@@ -7,8 +7,8 @@ import pytest
 
 import deployment
 from crs2client import BrokerError
-from deployment import HAProxy, Producers, Standby, dsn_of_both, make_synchronous
-from harness import SLOWNESS, status_of, wait_until
+from deployment import HAProxy, PgBouncer, Producers, Standby, dsn_of_both, make_synchronous
+from harness import SLOWNESS, SqlSession, sql, status_of, wait_until
 
 
 def port_of(address):
@@ -165,3 +165,86 @@ def test_without_its_standby_replicated_publishes_wait_and_everything_else_goes_
             producer.close()
         wait_until(lambda: pair.standby.is_synchronous(), 20 * SLOWNESS, what="synchronous standby")
         assert client.publish("two", "again", acks="all")["last_offset"] == 2
+
+
+def test_a_duplicate_is_acknowledged_only_when_the_standby_has_the_original(pair, start_broker):
+    broker = start_broker(pair.dsn)
+    waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with broker.client() as client:
+        client.call("CREATE", topic="t", partitions=1)
+        with pair.standby.stopped_receiver():
+            request = client.send("PUBLISH", dict(topic="t", partition=0, message="x", producerId="p", acks="all",
+                                                  isIdempotent=True, seqNum=1))
+            # Committed on the primary only: its wait for the standby is cut short, as an administrator may do. The node
+            # sends it again and finds it there.
+            cancel = f"SELECT pg_cancel_backend(pid) {waiting}"
+            wait_until(lambda: sql(pair.primary.dsn, cancel), 10 * SLOWNESS, what="a waiting commit")
+            wait_until(lambda: sql(pair.primary.dsn, f"SELECT 1 {waiting}"), 10 * SLOWNESS, what="a second wait")
+            client.sock.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                client.recv()
+            client.sock.settimeout(20 * SLOWNESS)
+        assert client.answer(request).json["last_offset"] == 0
+        assert len(client.consume_all("t")) == 1
+
+
+# ---- a pooler in between --------------------------------------------------------------------------
+
+
+def test_transaction_pooling_is_refused_at_the_start(database, start_broker, scratch):
+    with PgBouncer(database, scratch, "transaction") as pooler:
+        broker = start_broker(pooler.dsn, wait=False)
+        broker.process.wait(20 * SLOWNESS)
+        assert broker.process.returncode == 1
+        reasons = [event["reason"] for event in broker.events() if event["level"] == "error"]
+        assert len(reasons) == 1 and "transaction mode" in reasons[0] and "pool_mode=session" in reasons[0]
+        broker.process.returncode = -9  # nothing left to stop
+    assert sql(database, "SELECT to_regnamespace('pgcursus')") == [[""]], "nothing was installed"
+
+
+def test_transaction_pooling_is_found_in_a_busy_pool(database, start_broker, scratch):
+    with PgBouncer(database, scratch, "transaction") as pooler:
+        sessions = [SqlSession(pooler.dsn) for _ in range(4)]
+        try:
+            for session in sessions:
+                session.run("BEGIN; SELECT 1")
+            for session in sessions[1:]:
+                session.run("COMMIT")
+            broker = start_broker(pooler.dsn, wait=False)
+            broker.process.wait(20 * SLOWNESS)
+            assert "transaction mode" in broker.log_text()
+            broker.process.returncode = -9  # nothing left to stop
+        finally:
+            for session in sessions:
+                session.__exit__()
+
+
+def test_a_pooler_without_room_is_told_from_one_that_shares(database, start_broker, scratch):
+    with PgBouncer(database, scratch, "session", pool_size=1) as pooler:
+        broker = start_broker(pooler.dsn, wait=False)
+        broker.process.wait(30 * SLOWNESS)
+        assert broker.process.returncode == 1
+        assert "does not serve two connections at once" in broker.log_text()
+        broker.process.returncode = -9  # nothing left to stop
+
+
+def test_session_pooling_works(database, start_broker, scratch):
+    with PgBouncer(database, scratch, "session") as pooler:
+        broker = start_broker(pooler.dsn)
+        direct = start_broker(database)
+        with broker.client() as client, direct.client() as other:
+            client.call("CREATE", topic="t", partitions=1)
+            assert client.publish("t", "x", acks="all")["last_offset"] == 0
+            assert client.consume("t").records[0].payload == b"x"
+            other.call("CREATE", topic="t", partitions=2)
+
+            def knows_the_new_partition():
+                try:
+                    return client.publish("t", "y", 1)
+                except BrokerError as error:
+                    assert error.code == "partition_not_found"
+
+            # It hears of it by a notification.
+            wait_until(knows_the_new_partition, 5 * SLOWNESS, what="the new definition")
+        broker.stop()
+        pooler.check()
