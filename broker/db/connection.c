@@ -312,9 +312,9 @@ static void on_answer_overdue(struct ev_loop *loop, ev_timer *timer, int events)
     lose_connection(connection, "PostgreSQL gave no answer in time");
 }
 
-/* A synchronous commit whose wait was cancelled reports success with a warning: the record is on the
- * primary but perhaps nowhere else, so it must not be acknowledged as replicated. The warning has no
- * code of its own and its text is translated; where it comes from tells it. */
+/* A synchronous commit whose wait was cancelled reports success with a warning: the record is on
+ * the primary but perhaps nowhere else, so it must not be acknowledged as replicated. The warning
+ * has no code of its own and its text is translated; where it comes from tells it. */
 static bool is_cancelled_wait(const PGresult *notice) {
   const char *function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
   return function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0;
