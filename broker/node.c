@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/worker.h"
+#include "cluster/heartbeats.h"
 #include "cluster/housekeeping.h"
 #include "crs2/crs2.h"
 #include "db/control.h"
@@ -21,6 +22,8 @@
 #include "db/listen.h"
 #include "http/http.h"
 #include "log/append.h"
+#include "log/commits.h"
+#include "log/committed.h"
 #include "log/read.h"
 #include "log/tail_cache.h"
 #include "log/topics.h"
@@ -46,6 +49,9 @@ struct node {
   struct control *control;
   struct topics *topics;
   struct append *append;
+  struct commits *commits;
+  struct committed *committed;
+  struct heartbeats *heartbeats;
   struct read_pool *reads;
   struct listen *listen;
   struct housekeeping *housekeeping;
@@ -78,18 +84,23 @@ static const char *after_word(const char *payload, const char *word) {
   return strncmp(payload, word, length) == 0 ? payload + length : NULL;
 }
 
+static void topic_changed(struct node *node, struct slice name) {
+  struct topic *topic = topics_find(node->topics, name);
+  int64_t log_id = topic ? topic->log_id : 0;
+  topics_forget(node->topics, name);
+  if (log_id) wake_signal_log(node->wake, log_id);
+}
+
 static void on_notify(void *owner, const char *channel, const char *payload) {
   struct node *node = owner;
   const char *rest;
   if (strcmp(channel, "pgcursus_control") != 0) return;
   if ((rest = after_word(payload, "topic ")) != NULL) {
-    struct slice name = slice_text(rest);
-    struct topic *topic = topics_find(node->topics, name);
-    int64_t log_id = topic ? topic->log_id : 0;
-    topics_forget(node->topics, name);
-    if (log_id) wake_signal_log(node->wake, log_id);
+    topic_changed(node, slice_text(rest));
   } else if ((rest = after_word(payload, "log ")) != NULL) {
     wake_signal_log(node->wake, strtoll(rest, NULL, 10)); /* it is no topic's any more */
+  } else if ((rest = after_word(payload, "group ")) != NULL) {
+    heartbeats_forget_group(node->heartbeats, slice_text(rest));
   }
 }
 
@@ -112,6 +123,7 @@ static void on_session_loss(void *owner) {
 static void on_listen_change(void *owner, bool listening) {
   struct node *node = owner;
   topics_set_listening(node->topics, listening);
+  heartbeats_set_listening(node->heartbeats, listening);
 }
 
 /* ------------------------------------------------------------------ health and metrics */
@@ -315,10 +327,51 @@ static void open_housekeeping(struct node *node) {
   node->housekeeping = housekeeping_open(&options);
 }
 
+static void open_groups(struct node *node) {
+  const struct config *config = node->config;
+  const struct commits_options commits_options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = config->database,
+      .application_name = node->application_name,
+      .health = &node->health,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .statement_timeout_ms = config->client_request_timeout_ms,
+  };
+  node->commits = commits_open(&commits_options);
+  const struct committed_options committed_options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = config->database,
+      .application_name = node->application_name,
+      .health = &node->health,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .statement_timeout_ms = config->client_request_timeout_ms,
+  };
+  node->committed = committed_open(&committed_options);
+  const struct heartbeats_options heartbeats_options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = config->database,
+      .application_name = node->application_name,
+      .health = &node->health,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .statement_timeout_ms = config->client_request_timeout_ms,
+      .session_timeout_ms = config->consumer_session_timeout_ms,
+  };
+  node->heartbeats = heartbeats_open(&heartbeats_options);
+}
+
 static void open_front_end(struct node *node) {
   node->crs2 = (struct crs2){.loop = node->loop,
                              .config = node->config,
                              .append = node->append,
+                             .commits = node->commits,
+                             .committed = node->committed,
+                             .heartbeats = node->heartbeats,
                              .control = node->control,
                              .reads = node->reads,
                              .topics = node->topics,
@@ -367,6 +420,7 @@ struct node *node_open(struct ev_loop *loop, struct config *config) {
   snprintf(node->application_name, sizeof node->application_name, "pgcursus %s", node->node_id);
   open_control(node);
   open_log(node);
+  open_groups(node);
   open_housekeeping(node);
   open_front_end(node);
   node->accepting = true;
@@ -431,9 +485,12 @@ void node_close(struct node *node) {
   /* A thread that is connecting reads what the parts below own. */
   if (node->connect_workers) worker_pool_stop(node->connect_workers);
   if (node->append) append_close(node->append);
+  if (node->commits) commits_close(node->commits);
+  if (node->committed) committed_close(node->committed);
   if (node->reads) read_pool_close(node->reads);
   if (node->housekeeping) housekeeping_close(node->housekeeping);
   if (node->listen) listen_close(node->listen);
+  if (node->heartbeats) heartbeats_close(node->heartbeats);
   if (node->control) control_close(node->control);
   if (node->http) http_stop(node->http);
   topics_free(node->topics);

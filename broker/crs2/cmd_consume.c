@@ -16,8 +16,10 @@
 #include "crs2/crs2.h"
 #include "crs2/fields.h"
 #include "crs2/handlers.h"
+#include "crs2/positions.h"
 #include "crs2/read_fields.h"
 #include "crs2/session.h"
+#include "log/committed.h"
 #include "log/read.h"
 #include "log/topics.h"
 #include "log/wake.h"
@@ -26,10 +28,24 @@
 #define MAX_PATTERN_BYTES 256
 #define MAX_STALE_ROUNDS 20u
 
+#define DEFAULT_GROUP "default-group"
+
 struct source {
   struct wake_waiter waiter; /* first */
   struct consume *consume;
   struct topic *topic; /* retained */
+  struct committed_request committed;
+  int64_t start;                 /* where reading begins */
+  uint64_t requested;            /* the same as the client is told */
+  int64_t reached;               /* how far this round has read; -1: not at all */
+  unsigned first_part, end_part; /* of the answer */
+};
+
+/* What the connection remembers of a source once its records have left. */
+struct delivery {
+  struct slice topic;
+  int64_t reached;
+  unsigned first_part, end_part;
 };
 
 struct consume {
@@ -40,6 +56,8 @@ struct consume {
   int64_t partition;
   uint64_t requested_offset;
   int64_t offset; /* the same, within bigint */
+  struct slice group;
+  int64_t generation; /* -1: not given */
   int64_t max_records;
   int64_t wait_until_us; /* 0: do not wait */
   struct source *sources;
@@ -55,7 +73,14 @@ struct consume {
   struct read_request read;
   struct topic_load load;
   struct control_call list;
+  unsigned starts_pending;            /* sources whose committed offset is being looked up */
+  enum committed_status start_status; /* the worst of them */
+  const char *start_reason;
   struct consume_answer answer;
+  struct delivery *deliveries; /* in the arena */
+  unsigned delivery_count;
+  int64_t left_out; /* the first record that had no room, or -1 */
+  bool is_built;
 };
 
 static void begin_round(struct consume *consume);
@@ -92,16 +117,63 @@ static void settle_failed(struct consume *consume) {
 
 static void build_answer(struct call *call, struct buffer *out) {
   struct consume *consume = call->state;
-  consume_answer_build(&consume->answer, consume->topic, (int32_t)consume->partition, out);
+  consume->left_out =
+      consume_answer_build(&consume->answer, consume->topic, (int32_t)consume->partition, out);
+  consume->is_built = true;
+}
+
+static struct position_key position_key(const struct consume *consume, struct slice topic) {
+  return (struct position_key){.group = consume->group,
+                               .member = call_field(consume->call, "member"),
+                               .topic = topic,
+                               .generation = consume->generation,
+                               .partition = (int32_t)consume->partition};
+}
+
+/* Where the next CONSUME of this consumer goes on: behind what was read, or at the first record
+ * that had no room. */
+static int64_t next_position(const struct consume *consume, const struct delivery *delivery) {
+  unsigned built = consume->answer.built_parts;
+  if (consume->left_out < 0 || delivery->end_part <= built) return delivery->reached;
+  if (delivery->first_part <= built) return consume->left_out;
+  return consume->answer.parts[delivery->first_part].from_offset;
+}
+
+static void remember_positions(struct consume *consume) {
+  struct session *session = consume->call->session;
+  if (session == NULL || !consume->is_built) return;
+  for (unsigned i = 0; i < consume->delivery_count; i++) {
+    const struct delivery *delivery = &consume->deliveries[i];
+    const struct position_key key = position_key(consume, delivery->topic);
+    positions_put(session_positions(session), &key, next_position(consume, delivery));
+  }
 }
 
 static void answer_built(struct call *call) {
   struct consume *consume = call->state;
+  remember_positions(consume);
   consume_answer_release(&consume->answer);
+}
+
+/* The sources go before the answer is built. */
+static void note_deliveries(struct consume *consume) {
+  struct arena *arena = &consume->call->arena;
+  consume->deliveries =
+      arena_allocate_zeroed(arena, (consume->source_count + 1) * sizeof *consume->deliveries);
+  for (unsigned i = 0; i < consume->source_count; i++) {
+    const struct source *source = &consume->sources[i];
+    if (source->reached < 0) continue;
+    consume->deliveries[consume->delivery_count++] = (struct delivery){
+        .topic = slice_text(arena_copy_text(arena, slice_text(source->topic->name))),
+        .reached = source->reached,
+        .first_part = source->first_part,
+        .end_part = source->end_part};
+  }
 }
 
 static void answer(struct consume *consume) {
   struct call *call = consume->call;
+  note_deliveries(consume);
   settle(consume);
   call_set_charge(call, call->charged + 2 * consume->answer.bytes);
   call_reply_built(call, consume->answer.bytes, build_answer, answer_built);
@@ -111,26 +183,33 @@ static void answer(struct consume *consume) {
 
 static void read_current(struct consume *consume);
 
+static void begin_source(struct consume *consume) {
+  struct source *source = &consume->sources[consume->current];
+  consume->next_offset = source->start;
+  source->first_part = source->end_part = consume->answer.part_count;
+}
+
 static void next_source(struct consume *consume) {
   consume->current++;
-  if (consume->current < consume->source_count) consume->next_offset = consume->offset;
+  if (consume->current < consume->source_count) begin_source(consume);
 }
 
 static void fail_out_of_range(struct consume *consume, const struct read_result *result) {
   struct call *call = consume->call;
+  unsigned long long requested = consume->sources[consume->current].requested;
   settle_failed(consume);
   call_fail(call, "OFFSET_OUT_OF_RANGE",
-            FIELD_TEXT("requested", arena_format(&call->arena, "%llu",
-                                                 (unsigned long long)consume->requested_offset)),
+            FIELD_TEXT("requested", arena_format(&call->arena, "%llu", requested)),
             FIELD_NUMBER(call, "earliest", result->earliest_offset),
             FIELD_NUMBER(call, "latest", result->end_offset));
 }
 
 /* Checks 16 and 17. */
 static bool is_out_of_range(const struct consume *consume, const struct read_result *result) {
-  if (!result->bounds_known || consume->next_offset != consume->offset) return false;
-  return consume->offset < result->earliest_offset ||
-         (consume->is_uncommitted && consume->requested_offset > (uint64_t)result->end_offset);
+  const struct source *source = &consume->sources[consume->current];
+  if (!result->bounds_known || consume->next_offset != source->start) return false;
+  return source->start < result->earliest_offset ||
+         (consume->is_uncommitted && source->requested > (uint64_t)result->end_offset);
 }
 
 static void fail_read(struct consume *consume, const struct read_result *result) {
@@ -197,6 +276,9 @@ static void on_read(struct read_request *request, const struct read_result *resu
                        consume->is_uncommitted);
     consume->next_offset = result->batches[i]->last_offset + 1;
   }
+  struct source *source = &consume->sources[consume->current];
+  source->reached = consume->next_offset;
+  source->end_part = consume->answer.part_count;
   bool is_full = consume_answer_is_full(&consume->answer, consume->max_records);
   /* Batches of which nothing is visible are passed over, or the reader would stand before them for
    * ever. */
@@ -253,9 +335,8 @@ static void start_waiting(struct consume *consume) {
   for (unsigned i = 0; i < consume->source_count; i++) {
     struct source *source = &consume->sources[i];
     if (source->waiter.partition) continue;
-    source->consume = consume;
     source->waiter.on_wake = on_wake;
-    source->waiter.offset = consume->offset;
+    source->waiter.offset = source->start;
     wake_add(wake, &source->waiter, source->topic->log_id, (int32_t)consume->partition);
   }
   if (consume->registered) return;
@@ -269,7 +350,8 @@ static void start_waiting(struct consume *consume) {
 static void begin_round(struct consume *consume) {
   consume->woken = false;
   consume->current = 0;
-  consume->next_offset = consume->offset;
+  for (unsigned i = 0; i < consume->source_count; i++) consume->sources[i].reached = -1;
+  begin_source(consume);
   if (consume->wait_until_us) start_waiting(consume); /* before the read: nothing slips between */
   read_current(consume);
 }
@@ -308,11 +390,72 @@ static void add_source(struct consume *consume, struct topic *topic) {
   consume->sources[consume->source_count++] = (struct source){.topic = topic_retain(topic)};
 }
 
+static void fail_starts(struct consume *consume) {
+  struct call *call = consume->call;
+  enum committed_status status = consume->start_status;
+  const char *reason = consume->start_reason;
+  settle_failed(consume);
+  if (status == COMMITTED_TIMED_OUT) {
+    call_fail(call, "request_timeout", FIELD_TEXT("outcome", "not_accepted"));
+  } else if (status == COMMITTED_FAILED) {
+    call_fail(call, "command_failed", FIELD_TEXT("reason", reason));
+  } else {
+    call_fail(call, "coordinator_not_available", FIELD_TEXT("reason", reason));
+  }
+}
+
+/* The committed offset goes before the one in the request, and what this connection has delivered
+ * beyond it before both. */
+static void set_start(struct consume *consume, struct source *source, int64_t committed) {
+  source->start = consume->offset;
+  source->requested = consume->requested_offset;
+  if (committed < 0) return;
+  source->start = committed < INT64_MAX ? committed : INT64_MAX - 1;
+  if (consume->call->session) {
+    const struct position_key key = position_key(consume, slice_text(source->topic->name));
+    int64_t position = positions_find(session_positions(consume->call->session), &key);
+    if (position > committed) source->start = position;
+  }
+  source->requested = (uint64_t)source->start;
+}
+
+static void on_committed_known(struct committed_request *request, enum committed_status status,
+                               int64_t next_offset, const char *reason) {
+  struct source *source = (struct source *)((char *)request - offsetof(struct source, committed));
+  struct consume *consume = source->consume;
+  if (status != COMMITTED_OK && consume->start_status == COMMITTED_OK) {
+    consume->start_status = status;
+    consume->start_reason = arena_copy_text(&consume->call->arena, slice_text(reason));
+  }
+  set_start(consume, source, next_offset);
+  if (--consume->starts_pending > 0) return;
+  if (consume->start_status != COMMITTED_OK) {
+    fail_starts(consume);
+  } else {
+    begin_round(consume);
+  }
+}
+
+static void find_starts(struct consume *consume) {
+  consume->start_status = COMMITTED_OK;
+  consume->starts_pending = consume->source_count;
+  for (unsigned i = 0; i < consume->source_count; i++) {
+    struct source *source = &consume->sources[i];
+    source->consume = consume;
+    source->committed = (struct committed_request){.group = consume->group,
+                                                   .log_id = source->topic->log_id,
+                                                   .partition = (int32_t)consume->partition,
+                                                   .deadline_us = consume->call->deadline_us,
+                                                   .on_done = on_committed_known};
+    committed_submit(consume->call->crs2->committed, &source->committed);
+  }
+}
+
 static void start_reading(struct consume *consume) {
   for (unsigned i = 0; i < consume->source_count; i++) {
     if (!check_topic(consume, consume->sources[i].topic)) return;
   }
-  begin_round(consume);
+  find_starts(consume);
 }
 
 static void fail_not_found(struct consume *consume) {
@@ -335,27 +478,6 @@ static void on_topic_loaded(struct topic_load *load, enum control_status status,
   }
 }
 
-/* `*` matches any run, `?` one character, everything else itself; the whole name must match. */
-static bool matches(struct slice pattern, struct slice name) {
-  size_t p = 0, n = 0, star = SIZE_MAX, resume = 0;
-  while (n < name.length) {
-    if (p < pattern.length && pattern.data[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.length && (pattern.data[p] == '?' || pattern.data[p] == name.data[n])) {
-      p++;
-      n++;
-    } else if (star != SIZE_MAX) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.length && pattern.data[p] == '*') p++;
-  return p == pattern.length;
-}
-
 static void on_listed(struct control_call *list, const struct control_result *result) {
   struct consume *consume = (struct consume *)((char *)list - offsetof(struct consume, list));
   if (result->status != CONTROL_OK) {
@@ -364,7 +486,8 @@ static void on_listed(struct control_call *list, const struct control_result *re
     return;
   }
   for (int row = 0; row < PQntuples(result->rows); row++) {
-    if (!matches(consume->topic, db_get_bytes(result->rows, row, TOPIC_LIST_NAME))) continue;
+    if (!field_matches_pattern(consume->topic, db_get_bytes(result->rows, row, TOPIC_LIST_NAME)))
+      continue;
     struct topic *topic = topic_from_list_row(result->rows, row);
     add_source(consume, topic);
     topic_release(topic);
@@ -449,6 +572,11 @@ void handle_consume(struct call *call) {
   consume->requested_offset = fields.requested_offset;
   consume->offset = fields.offset;
   consume->max_records = fields.max_records;
+  consume->generation = fields.generation;
+  consume->group = call_field(call, "group");
+  if (consume->group.length == 0 || slice_equals_text(consume->group, "-")) {
+    consume->group = slice_text(DEFAULT_GROUP);
+  }
   consume->topic = call_field(call, "topic");
   consume->is_pattern = memchr(consume->topic.data, '*', consume->topic.length) != NULL ||
                         memchr(consume->topic.data, '?', consume->topic.length) != NULL;

@@ -9,6 +9,7 @@
 #include "crs2/read_fields.h"
 #include "crs2/session.h"
 #include "crs2/stream.h"
+#include "log/committed.h"
 #include "log/topics.h"
 
 struct stream_request {
@@ -17,6 +18,7 @@ struct stream_request {
   struct slice topic_name;
   struct topic *topic; /* retained */
   struct topic_load load;
+  struct committed_request committed;
 };
 
 static void release_topic(struct stream_request *request) {
@@ -53,9 +55,39 @@ static int64_t uncommitted_start(const struct stream_request *request) {
   return field_equals_ignoring_case(reset, "latest") ? STREAM_FROM_LATEST : 0;
 }
 
-/* The start offset (commands-1 3.3). */
+static void fail_start(struct stream_request *request, enum committed_status status,
+                       const char *reason) {
+  struct call *call = request->call;
+  release_topic(request);
+  if (status == COMMITTED_TIMED_OUT) {
+    call_fail(call, "request_timeout", FIELD_TEXT("outcome", "not_accepted"));
+  } else if (status == COMMITTED_FAILED) {
+    call_fail(call, "command_failed", FIELD_TEXT("reason", reason));
+  } else {
+    call_fail(call, "coordinator_not_available", FIELD_TEXT("reason", reason));
+  }
+}
+
+static void on_committed_known(struct committed_request *committed, enum committed_status status,
+                               int64_t next_offset, const char *reason) {
+  struct stream_request *request =
+      (struct stream_request *)((char *)committed - offsetof(struct stream_request, committed));
+  if (status != COMMITTED_OK) {
+    fail_start(request, status, reason);
+  } else {
+    accept(request, next_offset < 0 ? uncommitted_start(request) : next_offset);
+  }
+}
+
+/* The start offset (commands-1 3.3): the committed one goes before the one in the request. */
 static void find_start(struct stream_request *request) {
-  accept(request, uncommitted_start(request));
+  struct call *call = request->call;
+  request->committed = (struct committed_request){.group = call_field(call, "group"),
+                                                  .log_id = request->topic->log_id,
+                                                  .partition = (int32_t)request->fields.partition,
+                                                  .deadline_us = call->deadline_us,
+                                                  .on_done = on_committed_known};
+  committed_submit(call->crs2->committed, &request->committed);
 }
 
 static bool allows(const struct stream_request *request, const struct topic *topic) {

@@ -101,13 +101,16 @@ static int64_t add_part(struct batch_writer *writer, const struct consume_answer
   return -1;
 }
 
-int64_t consume_answer_build(const struct consume_answer *answer, struct slice topic,
-                             int32_t partition, struct buffer *out) {
+int64_t consume_answer_build(struct consume_answer *answer, struct slice topic, int32_t partition,
+                             struct buffer *out) {
   struct batch_writer writer;
   batch_writer_begin(&writer, out, topic, partition);
   int64_t left_out = -1;
-  for (unsigned i = 0; i < answer->part_count && left_out < 0; i++) {
+  answer->built_parts = 0;
+  for (unsigned i = 0; i < answer->part_count; i++) {
     left_out = add_part(&writer, answer, &answer->parts[i]);
+    if (left_out >= 0) break;
+    answer->built_parts++;
   }
   batch_writer_finish(&writer);
   return left_out;

@@ -22,7 +22,8 @@ struct consume_answer {
   uint64_t records; /* visible ones */
   size_t bytes;     /* of the batches held */
   int64_t max_records;
-  size_t max_bytes; /* of the batch that is built; the first record always goes in */
+  size_t max_bytes;     /* of the batch that is built; the first record always goes in */
+  unsigned built_parts; /* after the batch was built: parts that went in whole */
 };
 
 void consume_answer_init(struct consume_answer *answer, int64_t max_records);
@@ -39,10 +40,10 @@ int64_t consume_answer_room(const struct consume_answer *answer,
                             const struct memory_budget *budget);
 
 /* Appends the CBV2 batch: at most max_records records, at most max_bytes, at least one record if
- * there is any. Returns the offset of the first record that did not go in, -1 when all did. Touches
- * only the answer, so it may run on a worker thread. */
-int64_t consume_answer_build(const struct consume_answer *answer, struct slice topic,
-                             int32_t partition, struct buffer *out);
+ * there is any. Returns the offset of the first record that did not go in, -1 when all did; it is
+ * in the part number built_parts. Touches only the answer, so it may run on a worker thread. */
+int64_t consume_answer_build(struct consume_answer *answer, struct slice topic, int32_t partition,
+                             struct buffer *out);
 
 void consume_answer_release(struct consume_answer *answer);
 

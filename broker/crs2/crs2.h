@@ -8,9 +8,12 @@
 #include "config/config.h"
 
 struct append;
+struct commits;
+struct committed;
 struct connection;
 struct control;
 struct ev_loop;
+struct heartbeats;
 struct memory_budget;
 struct metric;
 struct read_pool;
@@ -23,7 +26,10 @@ struct crs2 {
   struct ev_loop *loop;
   const struct config *config; /* the one in force; replaced on reload */
   struct append *append;
+  struct commits *commits;
+  struct committed *committed;
   struct control *control;
+  struct heartbeats *heartbeats;
   struct read_pool *reads;
   struct topics *topics;
   struct wake *wake;

@@ -98,3 +98,23 @@ struct slice field_canonical_csv(struct arena *arena, struct slice text) {
   }
   return slice_of(out, length);
 }
+
+bool field_matches_pattern(struct slice pattern, struct slice name) {
+  size_t p = 0, n = 0, star = SIZE_MAX, resume = 0;
+  while (n < name.length) {
+    if (p < pattern.length && pattern.data[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.length && (pattern.data[p] == '?' || pattern.data[p] == name.data[n])) {
+      p++;
+      n++;
+    } else if (star != SIZE_MAX) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.length && pattern.data[p] == '*') p++;
+  return p == pattern.length;
+}

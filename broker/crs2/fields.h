@@ -31,6 +31,9 @@ bool field_is_text(struct slice text);
 /* Comma separated items, trimmed, empty ones dropped, joined again with commas. */
 struct slice field_canonical_csv(struct arena *arena, struct slice text);
 
+/* `*` matches any run, `?` one byte, everything else itself; the whole text must match. */
+bool field_matches_pattern(struct slice pattern, struct slice text);
+
 /* Equal in any letter case (ASCII). */
 bool field_equals_ignoring_case(struct slice text, const char *word);
 

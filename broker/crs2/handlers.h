@@ -35,8 +35,31 @@ void handle_consume(struct call *call);
 /* cmd_stream.c */
 void handle_stream(struct call *call);
 
+/* cmd_group.c */
+void handle_register_group(struct call *call);
+void handle_join_group(struct call *call);
+void handle_sync_group(struct call *call);
+void handle_leave_group(struct call *call);
+void handle_heartbeat(struct call *call);
+
+/* cmd_group_status.c */
+void handle_group_status(struct call *call);
+void handle_list_groups(struct call *call);
+
+/* cmd_offset.c */
+void handle_fetch_offset(struct call *call);
+void handle_commit_offset(struct call *call);
+void handle_batch_commit(struct call *call);
+
+/* cmd_cluster.c */
+void handle_find_coordinator(struct call *call);
+
 /* outcome.c: answers for what went wrong in the database */
 void call_fail_control(struct call *call, const struct control_result *result);
 void call_fail_control_status(struct call *call, enum control_status status, const char *reason);
+/* The same for commands of groups and offsets: coordinator_not_available when nothing is known,
+ * `failed_code` {reason} for an error of PostgreSQL that trying again will not mend. */
+void call_fail_coordination(struct call *call, const struct control_result *result,
+                            const char *failed_code);
 
 #endif

@@ -53,3 +53,23 @@ void call_fail_control(struct call *call, const struct control_result *result) {
     call_fail_control_status(call, result->status, result->code);
   }
 }
+
+void call_fail_coordination(struct call *call, const struct control_result *result,
+                            const char *failed_code) {
+  switch (result->status) {
+    case CONTROL_REFUSED:
+    case CONTROL_TIMED_OUT:
+      call_fail_control(call, result);
+      break;
+    case CONTROL_FAILED:
+      call_fail(call, failed_code, FIELD_TEXT("reason", result->code));
+      break;
+    case CONTROL_UNKNOWN:
+      call_fail(call, "coordinator_not_available",
+                FIELD_TEXT("reason",
+                           "the connection to PostgreSQL was lost; the change may have been made"));
+      break;
+    default:
+      call_fail(call, "coordinator_not_available", FIELD_TEXT("reason", result->code));
+  }
+}

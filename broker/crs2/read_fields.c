@@ -30,13 +30,12 @@ static bool parse_isolation(struct call *call, struct read_fields *fields) {
 }
 
 static bool parse_position(struct call *call, struct read_fields *fields) {
-  int64_t generation;
   if (!field_parse_int(call_field(call, "partition"), &fields->partition)) {
     call_fail_command(call, "invalid_partition");
     return false;
   }
   if (call_has_field(call, "generation") &&
-      !field_parse_int(call_field(call, "generation"), &generation)) {
+      !field_parse_int(call_field(call, "generation"), &fields->generation)) {
     call_fail_command(call, "invalid_generation");
     return false;
   }
@@ -66,6 +65,6 @@ static bool parse_batch(struct call *call, struct read_fields *fields) {
 }
 
 bool read_fields_parse(struct call *call, struct read_fields *fields) {
-  *fields = (struct read_fields){0};
+  *fields = (struct read_fields){.generation = -1};
   return parse_isolation(call, fields) && parse_position(call, fields) && parse_batch(call, fields);
 }

@@ -12,6 +12,7 @@ struct call;
 struct read_fields {
   bool is_uncommitted; /* isolation=read_uncommitted */
   int64_t partition;
+  int64_t generation; /* -1: not given. Nobody checks it */
   bool has_offset;
   uint64_t requested_offset; /* as sent */
   int64_t offset;            /* the same within bigint, where nothing lies beyond */

@@ -13,6 +13,7 @@
 #include "crs2/call.h"
 #include "crs2/commands.h"
 #include "crs2/crs2.h"
+#include "crs2/positions.h"
 #include "crs2/wire/frame.h"
 #include "crs2/wire/negotiate.h"
 #include "net/connection.h"
@@ -47,6 +48,7 @@ struct session {
   bool input_ended;
   bool frame_started; /* the deadline in force is a frame's */
   char *principal;
+  struct positions positions;
   struct session *prev, *next;
 };
 
@@ -60,6 +62,16 @@ void session_set_principal(struct session *session, const char *principal) {
   if (session == NULL) return;
   free(session->principal);
   session->principal = memory_copy_text(principal);
+}
+
+struct positions *session_positions(struct session *session) {
+  return &session->positions;
+}
+
+static void free_session(struct session *session) {
+  positions_release(&session->positions);
+  free(session->principal);
+  free(session);
 }
 
 const char *session_peer(const struct session *session) {
@@ -296,8 +308,7 @@ static void process(struct session *session) {
   if (session->connection != NULL && !is_busy && session->state < SESSION_STREAMING) rest(session);
   session->processing = false;
   if (session->connection == NULL) { /* closed meanwhile; on_closed left the memory to us */
-    free(session->principal);
-    free(session);
+    free_session(session);
   } else if (session->state == SESSION_STREAMING) {
     ignore_input(session);
   } else if (session->state != SESSION_ENDING) {
@@ -438,8 +449,7 @@ static void on_closed(struct connection *connection, void *owner, const char *re
     if (call->on_cancel) call->on_cancel(call);
   }
   if (session->processing) return;
-  free(session->principal);
-  free(session);
+  free_session(session);
 }
 
 static const struct connection_handler handler = {

@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 
 struct call;
+struct positions;
 struct session;
 
 /* What a request becomes when it takes its connection over: from then on frames go out and nothing
@@ -43,6 +44,9 @@ size_t session_stream_pending(const struct session *session);
  * of its callbacks is called any more. */
 void session_stream_end(struct session *session, struct buffer *frame, int64_t grace_ms,
                         const char *reason);
+
+/* How far this connection has delivered to consumers. */
+struct positions *session_positions(struct session *session);
 
 /* "address:port" of the client. */
 const char *session_peer(const struct session *session);

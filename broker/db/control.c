@@ -59,11 +59,20 @@ static void finish(struct control_call *call, enum control_status status, const 
   PQclear(rows);
 }
 
+static bool key_is_running(const struct control *control, uint64_t key) {
+  for (unsigned i = 0; key != 0 && i < control->options.connections; i++) {
+    const struct control_call *running = control->sessions[i].running;
+    if (running && running->exclusive_key == key) return true;
+  }
+  return false;
+}
+
 /* Takes the first call that may start now. */
 static struct control_call *take_next(struct control *control, int64_t now) {
   for (struct control_call **place = &control->queue; *place; place = &(*place)->next) {
     struct control_call *call = *place;
     if (call->not_before_us > now) continue;
+    if (now != INT64_MAX && key_is_running(control, call->exclusive_key)) continue;
     *place = call->next;
     if (control->queue_tail == &call->next) control->queue_tail = place;
     return call;

@@ -40,6 +40,9 @@ struct control_call {
   enum control_statement statement;
   bool is_read_only;   /* may be sent again after a lost connection */
   int64_t deadline_us; /* monotonic */
+  /* Calls of one key, unless it is 0, run one after another on this node: they would conflict
+   * anyway. */
+  uint64_t exclusive_key;
   struct db_parameter parameters[CONTROL_MAX_PARAMETERS];
   union db_scalar scalars[CONTROL_MAX_PARAMETERS];
   void (*on_done)(struct control_call *call, const struct control_result *result);

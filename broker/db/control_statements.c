@@ -17,7 +17,15 @@ static const Oid text_type[] = {DB_TEXT};
 static const Oid delete_types[] = {DB_TEXT, DB_BOOL};
 static const Oid alter_types[] = {DB_TEXT, DB_INT8};
 static const Oid truncate_types[] = {DB_TEXT, DB_TEXT};
+static const Oid register_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT};
+static const Oid join_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8};
+static const Oid sync_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8};
+static const Oid leave_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8};
+static const Oid check_group_topic_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_TEXT};
+static const Oid fetch_offset_types[] = {DB_TEXT, DB_TEXT, DB_INT4};
 static const Oid describe_types[] = {DB_TEXT, DB_INT4};
+
+#define ASSIGNMENT_COLUMNS "group_id, generation, member_id, is_subscription, topic, partition"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -54,6 +62,30 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
     [CONTROL_SET_READ_COMMITTED] = {"set_read_committed",
                                     "SET default_transaction_isolation = 'read committed'", 0,
                                     NULL},
+    [CONTROL_REGISTER_GROUP] = {"register_group", "SELECT pgcursus.register_group($1,$2,$3)",
+                                COUNT(register_group_types), register_group_types},
+    [CONTROL_JOIN_GROUP] = {"join_group",
+                            "SELECT " ASSIGNMENT_COLUMNS " FROM pgcursus.join_group($1,$2,$3,$4)",
+                            COUNT(join_group_types), join_group_types},
+    [CONTROL_SYNC_GROUP] = {"sync_group",
+                            "SELECT " ASSIGNMENT_COLUMNS
+                            " FROM pgcursus.sync_group($1,$2,$3,$4,$5)",
+                            COUNT(sync_group_types), sync_group_types},
+    [CONTROL_LEAVE_GROUP] = {"leave_group", "SELECT pgcursus.leave_group($1,$2,$3,$4)",
+                             COUNT(leave_group_types), leave_group_types},
+    [CONTROL_CHECK_GROUP_TOPIC] = {"check_group_topic",
+                                   "SELECT pgcursus.check_group_topic($1,$2,$3,$4)",
+                                   COUNT(check_group_topic_types), check_group_topic_types},
+    [CONTROL_GROUP_STATUS] = {"group_status",
+                              "SELECT selector, selector_text, topics, generation, member_count, "
+                              "partition_count, last_rebalance, member_id, last_heartbeat, topic, "
+                              "partition FROM pgcursus.group_status($1)",
+                              COUNT(text_type), text_type},
+    [CONTROL_LIST_GROUPS] = {"list_groups", "SELECT name FROM pgcursus.list_groups()", 0, NULL},
+    [CONTROL_FETCH_OFFSET] = {"fetch_offset",
+                              "SELECT next_offset, registration_epoch "
+                              "FROM pgcursus.fetch_offset($1,$2,$3)",
+                              COUNT(fetch_offset_types), fetch_offset_types},
 };
 
 const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT] = {

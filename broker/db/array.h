@@ -1,0 +1,62 @@
+/* Building binary one-dimensional array parameters without NULLs, element by element. */
+#ifndef PGCURSUS_DB_ARRAY_H
+#define PGCURSUS_DB_ARRAY_H
+
+#include "base/buffer.h"
+#include "db/values.h"
+
+/* A zeroed struct, then db_array_begin(). The bytes are the buffer's. */
+struct db_array {
+  struct buffer bytes;
+  uint32_t count;
+};
+
+/* Offset of the element count in the header of an array that has elements. */
+#define DB_ARRAY_COUNT_OFFSET 12u
+
+/* Starts an empty array; the buffer's memory is used again. `element_type` as in pg_type. */
+static inline void db_array_begin(struct db_array *array, Oid element_type) {
+  array->bytes.length = 0;
+  array->count = 0;
+  buffer_append_u32(&array->bytes, 0); /* dimensions: set with the first element */
+  buffer_append_u32(&array->bytes, 0); /* no NULLs */
+  buffer_append_u32(&array->bytes, element_type);
+}
+
+static inline void db_array_begin_element(struct db_array *array, uint32_t length) {
+  if (array->count++ == 0) {
+    buffer_patch_u32(&array->bytes, 0, 1);
+    buffer_append_u32(&array->bytes, 0);
+    buffer_append_u32(&array->bytes, 1); /* lower bound */
+  }
+  buffer_patch_u32(&array->bytes, DB_ARRAY_COUNT_OFFSET, array->count);
+  buffer_append_u32(&array->bytes, length);
+}
+
+static inline void db_array_add_int4(struct db_array *array, int32_t value) {
+  db_array_begin_element(array, 4);
+  buffer_append_u32(&array->bytes, (uint32_t)value);
+}
+
+static inline void db_array_add_int8(struct db_array *array, int64_t value) {
+  db_array_begin_element(array, 8);
+  buffer_append_u64(&array->bytes, (uint64_t)value);
+}
+
+/* Text or bytes. */
+static inline void db_array_add_bytes(struct db_array *array, struct slice value) {
+  db_array_begin_element(array, (uint32_t)value.length);
+  buffer_append_slice(&array->bytes, value);
+}
+
+/* Valid until the array changes. */
+static inline struct db_parameter db_array_parameter(const struct db_array *array) {
+  return db_bytes(buffer_slice(&array->bytes));
+}
+
+static inline void db_array_release(struct db_array *array) {
+  buffer_release(&array->bytes);
+  array->count = 0;
+}
+
+#endif
