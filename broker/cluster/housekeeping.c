@@ -267,7 +267,7 @@ static void finish_step(struct housekeeping *housekeeping, enum db_outcome outco
   if (rest < REST_MIN_US) rest = REST_MIN_US;
   if (rest > REST_MAX_US) rest = REST_MAX_US;
   metric_add(state->steps, 1);
-  metric_add(state->seconds, (double)took / 1e6);
+  metric_observe(state->seconds, (double)took / 1e6);
   if (outcome != DB_COMMITTED) {
     state->due_us = now + pause_after_failure(housekeeping, outcome, failure);
   } else {
@@ -319,6 +319,8 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
 
 /* ------------------------------------------------------------------ opening and closing */
 
+static const double step_bounds[] = {0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 5};
+
 static void register_metrics(struct housekeeping *housekeeping) {
   housekeeping->active = metric_with(
       metric_gauge("pgcursus_housekeeping_active", "1 on the node that keeps house.", NULL, NULL),
@@ -330,8 +332,9 @@ static void register_metrics(struct housekeeping *housekeeping) {
   struct metric *errors =
       metric_counter("pgcursus_housekeeping_errors_total",
                      "Housekeeping transactions that failed and are tried again.", "task", NULL);
-  struct metric *seconds = metric_counter("pgcursus_housekeeping_seconds_total",
-                                          "Time spent in housekeeping transactions.", "task", NULL);
+  struct metric *seconds = metric_histogram(
+      "pgcursus_housekeeping_step_seconds", "Time that a housekeeping transaction took.", "task",
+      NULL, step_bounds, sizeof step_bounds / sizeof *step_bounds);
   for (unsigned i = 0; i < housekeeping->options.task_count; i++) {
     struct task_state *state = &housekeeping->tasks[i];
     state->steps = metric_with(steps, state->task->name, NULL);

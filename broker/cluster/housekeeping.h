@@ -7,22 +7,25 @@
  * seconds of silence. Two nodes that keep house at once would be harmless: every step checks in its
  * own transaction that there is something to do.
  *
- * To add a task:
- *   1. Write one SQL function (sql/functions/<family>/), granted to pgcursus_broker, that does one
- * small step and returns one row (done bigint, more boolean): how many rows it removed or changed,
- * and whether there may be more to do at once. It runs in a transaction of its own, at READ
- * COMMITTED unless the row says SERIALIZABLE, and re-checks its condition there, whatever a step
- * before it found. It must be done within some tens of milliseconds, as it may hold locks that
- * publishers wait for, and it must not wait for long itself: the session has a lock_timeout of 150
- * ms, after which the step has failed and is tried again later. Work that may be larger than a step
- * remembers in a table how far it came.
- *   2. Add one row to housekeeping_tasks.c: the name (a metric label), the statement, the setting
- * that is its interval in milliseconds, and the settings that are its parameters $1, $2, ... A task
- * runs once at take-over and then an interval after it last had nothing more to do. While a step
- * says that there is more, the next one follows after a pause. After any step nothing is done for a
- * few times as long as it took, so that most of the time is left to others whatever there is to do.
- * Metrics by task: pgcursus_housekeeping_{steps,rows,errors}_total and
- * pgcursus_housekeeping_seconds_total. */
+ * Adding a task takes one SQL function and one row.
+ *
+ * The function (sql/functions/<family>/, granted to pgcursus_broker) does one small step and
+ * returns one row (done bigint, more boolean): how many rows it removed or changed, and whether
+ * there may be more to do at once. It runs in a transaction of its own, at READ COMMITTED unless
+ * the row says SERIALIZABLE, and re-checks its condition there, whatever a step before it found. It
+ * should be done within some tens of milliseconds, as publishers may wait for what it locks or
+ * writes, and must not wait for long itself: the session has a lock_timeout of 150 ms, after which
+ * the step has failed and is tried again. Work larger than a step remembers in a table how far it
+ * came.
+ *
+ * The row (housekeeping_tasks.c) has the task's name (a metric label), the statement, the setting
+ * that is its interval in milliseconds, and the settings that are its parameters $1, $2, ...
+ *
+ * A task runs once at take-over and then an interval after it last had nothing more to do. While a
+ * step says that there is more, the next one follows after a pause. After any step nothing is done
+ * for a few times as long as it took, so that most of the time is left to others whatever there is
+ * to do. Metrics by task: pgcursus_housekeeping_{steps,rows,errors}_total and the histogram
+ * pgcursus_housekeeping_step_seconds. */
 #ifndef PGCURSUS_CLUSTER_HOUSEKEEPING_H
 #define PGCURSUS_CLUSTER_HOUSEKEEPING_H
 

@@ -2,13 +2,9 @@
 #include "cluster/housekeeping.h"
 #include "db/values.h"
 
-#define SETTING(member)                                                                 \
-  {                                                                                     \
-    offsetof(struct config, member), _Generic(((struct config *)NULL)->member,        \
-                                              int64_t: DB_INT8,                       \
-                                              double: DB_FLOAT8,                      \
-                                              char *: DB_TEXT) \
-  }
+#define TYPE(value) _Generic((value), int64_t : DB_INT8, double : DB_FLOAT8, char * : DB_TEXT)
+#define SETTING(member) \
+  { offsetof(struct config, member), TYPE(((struct config *)NULL)->member) }
 
 const struct housekeeping_task housekeeping_tasks[] = {
     {.name = "removed_logs",

@@ -129,10 +129,6 @@ static void note_acknowledgement(struct publish *publish, const struct batch *ba
 
 void handle_publish_batch(struct call *call) {
   const struct batch *batch = &call->batch;
-  if (slice_equals_text(batch->topic, "__consumer_offsets")) {
-    call_fail(call, "internal_topic_write_forbidden", FIELD_SLICE("topic", batch->topic));
-    return;
-  }
   struct publish *publish = publish_create(call, batch->topic);
   struct batch_facts *facts = arena_allocate(&call->arena, sizeof *facts);
   *facts = (struct batch_facts){.partition = batch->partition,

@@ -43,7 +43,7 @@ static bool check_required(struct call *call) {
     call_fail_command(call, code);
     return false;
   }
-  if (slice_equals_text(topic, "__consumer_offsets")) {
+  if (slice_equals_text(topic, INTERNAL_TOPIC)) {
     call_fail(call, "internal_topic_write_forbidden", FIELD_SLICE("topic", topic));
     return false;
   }

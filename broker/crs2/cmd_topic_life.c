@@ -11,8 +11,6 @@
 #include "db/control.h"
 #include "log/topics.h"
 
-#define INTERNAL_TOPIC "__consumer_offsets"
-
 /* One change in flight. */
 struct topic_change {
   struct control_call control; /* first */

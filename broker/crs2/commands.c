@@ -179,5 +179,10 @@ void command_dispatch(struct call *call) {
     call_fail(call, "batch_decode_failed", FIELD_TEXT("reason", call->refusal));
     return;
   }
+  /* A batch has an order of its own here (commands-1 4.2). */
+  if (call->is_batch && slice_equals_text(call->batch.topic, INTERNAL_TOPIC)) {
+    call_fail(call, "internal_topic_write_forbidden", FIELD_SLICE("topic", call->batch.topic));
+    return;
+  }
   auth_check(call, run_handler);
 }

@@ -7,6 +7,9 @@
 
 struct call;
 
+/* The broker's own: tables here, a log in the reference (commands-1 1.7). */
+#define INTERNAL_TOPIC "__consumer_offsets"
+
 /* cmd_connection.c */
 void handle_auth(struct call *call);
 void handle_help(struct call *call);
