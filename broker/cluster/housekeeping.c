@@ -272,7 +272,8 @@ static void finish_step(struct housekeeping *housekeeping, enum db_outcome outco
     state->due_us = now + pause_after_failure(housekeeping, outcome, failure);
   } else {
     metric_add(state->rows, (double)housekeeping->rows_done);
-    state->due_us = now + (housekeeping->is_more ? 0 : interval_us(housekeeping, state));
+    /* With more to do it is due after the rest: a task that is due by then already comes first. */
+    state->due_us = now + (housekeeping->is_more ? rest : interval_us(housekeeping, state));
   }
   housekeeping->rest_until_us = now + rest;
   housekeeping->running = NULL;
