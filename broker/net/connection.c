@@ -45,10 +45,6 @@ static void list_as_unread(struct connection *connection, bool unread) {
   if (!ev_is_active(&context->hangup_check)) ev_timer_again(context->loop, &context->hangup_check);
 }
 
-static bool is_reading(const struct connection *connection) {
-  return ev_is_active(&connection->watcher) && (connection->watcher.events & EV_READ);
-}
-
 /* Reading stops when the read-ahead is full and starts again when half of it is consumed: else
  * every small request taken from it would be followed by a read of a few bytes. */
 static bool should_read(const struct connection *connection) {
@@ -58,7 +54,16 @@ static bool should_read(const struct connection *connection) {
     return false;
   }
   bool waits_for_more = !connection->held && unread < connection->wanted;
-  return waits_for_more || unread <= READ_AHEAD_LIMIT / 2 || is_reading(connection);
+  return waits_for_more || unread <= READ_AHEAD_LIMIT / 2 || connection->is_reading;
+}
+
+/* What the socket must be ready for before reading (writing) can go on. */
+static int event_of_reading(const struct connection *connection) {
+  return connection->ops->read_needs_write(connection->transport_state) ? EV_WRITE : EV_READ;
+}
+
+static int event_of_writing(const struct connection *connection) {
+  return connection->ops->write_needs_read(connection->transport_state) ? EV_READ : EV_WRITE;
 }
 
 void connection_update_watcher(struct connection *connection) {
@@ -68,10 +73,12 @@ void connection_update_watcher(struct connection *connection) {
   /* Fresh output is written at the end of the turn; the socket is asked only when it refused some.
    */
   bool writes = connection->write_deadline_us != 0;
-  int events = (reads ? EV_READ : 0) | (writes ? EV_WRITE : 0);
+  int events =
+      (reads ? event_of_reading(connection) : 0) | (writes ? event_of_writing(connection) : 0);
   list_as_unread(connection, !reads);
-  if (reads && !is_reading(connection) &&
-      connection->ops->has_pending_input(connection->transport_state)) {
+  bool begins = reads && !connection->is_reading;
+  connection->is_reading = reads;
+  if (begins && connection->ops->has_pending_input(connection->transport_state)) {
     net_context_schedule(connection, TURN_READ); /* the socket would not wake us for these bytes */
   }
 
@@ -88,8 +95,10 @@ void connection_update_watcher(struct connection *connection) {
 static void on_socket_event(struct ev_loop *loop, ev_io *watcher, int revents) {
   (void)loop;
   struct connection *connection = watcher->data;
-  if (revents & EV_WRITE) connection_flush(connection);
-  if ((revents & EV_READ) && !connection_is_closed(connection)) connection_read(connection);
+  bool writes = connection->write_deadline_us && (revents & event_of_writing(connection));
+  bool reads = connection->is_reading && (revents & event_of_reading(connection));
+  if (writes) connection_flush(connection);
+  if (reads && !connection_is_closed(connection)) connection_read(connection);
 }
 
 /* The earliest deadline that may pass now; while admission pauses the connection, the owner's does
@@ -144,9 +153,10 @@ struct connection *connection_create(struct net_context *context,
   struct connection *connection = memory_allocate_zeroed(1, sizeof *connection);
   connection->state = CONNECTION_NEW;
   connection->fd = options->fd;
-  connection->ops = &transport_plain;
+  connection->ops = options->ops;
+  connection->transport_state = options->transport_state;
   connection->context = context;
-  connection->peer = memory_copy_text(options->peer);
+  connection->peer = options->peer;
   connection->wanted = 1;
   connection->write_timeout_us = options->write_timeout_ms * 1000;
   connection->on_released = options->on_released;

@@ -247,8 +247,7 @@ void connection_read(struct connection *connection) {
   }
   if (connection_is_closed(connection)) return;
   connection_update_watcher(connection);
-  if ((connection->watcher.events & EV_READ) && ev_is_active(&connection->watcher) &&
-      connection->ops->has_pending_input(connection->transport_state)) {
+  if (connection->is_reading && connection->ops->has_pending_input(connection->transport_state)) {
     net_context_schedule(connection, TURN_READ);
   }
 }

@@ -65,6 +65,7 @@ struct connection {
   size_t wanted;
   bool input_is_borrowed;
   bool held;
+  bool is_reading;      /* the socket is watched on behalf of reading */
   bool delivering;      /* on_input is on the stack */
   bool deliver_again;   /* something changed meanwhile that asks for one more call */
   bool output_was_full; /* on_output_drained is owed */
@@ -131,7 +132,9 @@ void net_context_schedule(struct connection *connection, unsigned work);
 
 struct connection_options {
   int fd; /* non-blocking; owned by the connection from here */
-  const char *peer;
+  const struct transport_ops *ops;
+  void *transport_state; /* owned by the connection from here */
+  char *peer;            /* likewise */
   int64_t write_timeout_ms;
   void (*on_released)(struct connection *connection,
                       void *listener); /* the socket is closed; may be NULL */

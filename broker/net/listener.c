@@ -110,10 +110,21 @@ static void on_connection_released(struct connection *connection, void *context)
 
 static void add_connection(struct listener *listener, int fd, const char *peer) {
   struct connection_options options = {.fd = fd,
-                                       .peer = peer,
+                                       .ops = &transport_plain,
+                                       .peer = memory_copy_text(peer),
                                        .write_timeout_ms = listener->options.write_timeout_ms,
                                        .on_released = on_connection_released,
                                        .listener = listener};
+  if (listener->options.tls) {
+    options.ops =
+        transport_tls_accept(listener->options.tls, fd, options.peer, &options.transport_state);
+    if (!options.ops) {
+      log_event(LOG_WARN, "no memory for TLS", "peer", peer, NULL);
+      close(fd);
+      free(options.peer);
+      return;
+    }
+  }
   struct connection *connection = connection_create(listener->context, &options);
   DL_APPEND2(listener->connections, connection, list_prev, list_next);
   listener->connection_count++;
@@ -176,6 +187,13 @@ struct listener *listener_open(struct ev_loop *loop, const struct listener_optio
 
 const char *listener_address(const struct listener *listener) {
   return listener->address;
+}
+
+bool listener_is_local(const struct listener *listener) {
+  for (unsigned i = 0; i < listener->socket_count; i++) {
+    if (!socket_is_local(listener->sockets[i].fd)) return false;
+  }
+  return true;
 }
 
 unsigned listener_connection_count(const struct listener *listener) {

@@ -6,6 +6,7 @@
 #ifndef PGCURSUS_NET_LISTENER_H
 #define PGCURSUS_NET_LISTENER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "net/budget.h"
@@ -13,6 +14,7 @@
 
 struct ev_loop;
 struct listener;
+struct tls_server;
 
 struct listener_options {
   const char *host; /* name or address; "*" or "" means every address */
@@ -21,6 +23,7 @@ struct listener_options {
   int64_t
       write_timeout_ms; /* a peer that takes none of the queued output for that long is cut off */
   struct memory_budget *budget;
+  struct tls_server *tls; /* NULL: plain sockets. Outlives the listener */
   /* Called for each new connection; must attach a handler. */
   void (*on_accept)(struct connection *connection, void *context);
   void *context;
@@ -33,6 +36,9 @@ struct listener *listener_open(struct ev_loop *loop, const struct listener_optio
 
 /* "host:port" really bound. */
 const char *listener_address(const struct listener *listener);
+
+/* True when only this machine can reach it. */
+bool listener_is_local(const struct listener *listener);
 
 unsigned listener_connection_count(const struct listener *listener);
 

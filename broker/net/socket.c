@@ -115,3 +115,14 @@ void socket_local_address(int fd, char text[SOCKET_ADDRESS_SIZE]) {
   }
   socket_format_address(&address, length, text);
 }
+
+bool socket_is_local(int fd) {
+  struct sockaddr_storage address = {0};
+  socklen_t length = sizeof address;
+  if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return false;
+  if (address.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)(void *)&address)->sin6_addr);
+  }
+  const struct sockaddr_in *v4 = (const struct sockaddr_in *)(void *)&address;
+  return address.ss_family == AF_INET && (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+}

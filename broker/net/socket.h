@@ -25,4 +25,7 @@ void socket_local_address(int fd, char text[SOCKET_ADDRESS_SIZE]);
 void socket_format_address(const struct sockaddr_storage *address, socklen_t length,
                            char text[SOCKET_ADDRESS_SIZE]);
 
+/* True when `fd` is bound to a loopback address. */
+bool socket_is_local(int fd);
+
 #endif

@@ -20,6 +20,11 @@ struct transport_ops {
    * it. */
   bool (*has_pending_input)(const void *state);
 
+  /* The last read (write) got EAGAIN because the other direction is what it waits for: a handshake.
+   * The socket is then watched for that direction instead. */
+  bool (*read_needs_write)(const void *state);
+  bool (*write_needs_read)(const void *state);
+
   /* Tells the peer that no more bytes follow. */
   void (*finish_output)(int fd, void *state);
 
@@ -28,5 +33,14 @@ struct transport_ops {
 };
 
 extern const struct transport_ops transport_plain;
+
+struct tls_server;
+
+/* TLS for a connection that was accepted; the handshake is done by the first reads. `peer` is for
+ * the log and outlives the transport. NULL when memory is short; the socket is still the caller's
+ * then. */
+const struct transport_ops *transport_tls_accept(struct tls_server *server, int fd,
+                                                 const char *peer, void **state)
+    __attribute__((warn_unused_result));
 
 #endif

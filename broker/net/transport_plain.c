@@ -22,6 +22,11 @@ static bool plain_has_pending_input(const void *state) {
   return false;
 }
 
+static bool plain_needs_nothing_else(const void *state) {
+  (void)state;
+  return false;
+}
+
 static void plain_finish_output(int fd, void *state) {
   (void)state;
   (void)shutdown(fd, SHUT_WR);
@@ -36,6 +41,8 @@ const struct transport_ops transport_plain = {
     .read = plain_read,
     .write = plain_write,
     .has_pending_input = plain_has_pending_input,
+    .read_needs_write = plain_needs_nothing_else,
+    .write_needs_read = plain_needs_nothing_else,
     .finish_output = plain_finish_output,
     .close = plain_close,
 };

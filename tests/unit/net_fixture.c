@@ -73,6 +73,7 @@ struct net_fixture *net_fixture_open(struct net_fixture_options options) {
       .max_connections = options.max_connections ? options.max_connections : 2000,
       .write_timeout_ms = options.write_timeout_ms ? options.write_timeout_ms : 30000,
       .budget = &fixture->budget,
+      .tls = options.tls,
       .on_accept = on_accept,
       .context = fixture,
   };

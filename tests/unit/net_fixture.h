@@ -41,6 +41,7 @@ struct net_fixture_options {
   size_t memory_limit;
   unsigned max_connections;
   int64_t write_timeout_ms;
+  struct tls_server *tls;
 };
 
 /* Zero fields mean 127.0.0.1, 256 MiB, 2000 connections, 30 s. */
