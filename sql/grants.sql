@@ -3,7 +3,9 @@
 --
 -- pgcursus_broker may execute what a node calls, and touches no table; it reads the schema's
 -- history, so that a node that may not migrate can tell whether it fits. pgcursus_reader may
--- select from the views and read(). pgcursus_writer may publish(). PUBLIC gets nothing.
+-- select from the views and read(). pgcursus_writer may publish(). PUBLIC gets nothing. Users are
+-- managed by members of pgcursus_owner, and by those to whom an administrator grants set_user(),
+-- remove_user() and list_users().
 
 REVOKE ALL ON SCHEMA pgcursus FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA pgcursus FROM PUBLIC;
@@ -25,6 +27,8 @@ TO pgcursus_broker;
 GRANT EXECUTE ON FUNCTION
   pgcursus.alter_topic, pgcursus.delete_topic, pgcursus.truncate_topic
 TO pgcursus_broker;
+
+GRANT EXECUTE ON FUNCTION pgcursus.login_users TO pgcursus_broker;
 
 -- Steps of housekeeping.
 GRANT EXECUTE ON FUNCTION

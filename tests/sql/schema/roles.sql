@@ -57,6 +57,14 @@ SELECT is(pg_temp.who_may(format('DELETE FROM pgcursus.%I', c.relname)), NULL,
           'nobody_deletes_from_the_table_' || c.relname)
   FROM pg_class c
  WHERE c.relnamespace = 'pgcursus'::regnamespace AND c.relkind = 'r';
+SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.login_users()$$), 'broker',
+          'only_brokers_see_hashes');
+SELECT is(pg_temp.who_may($$SELECT * FROM pgcursus.list_users()$$), NULL,
+          'only_administrators_list_users');
+SELECT is(pg_temp.who_may($$SELECT pgcursus.remove_user('a')$$), NULL,
+          'only_administrators_remove_users');
+SELECT is(pg_temp.who_may($$SELECT pgcursus.set_user('a', '{*}', NULL, NULL, NULL)$$), NULL,
+          'only_administrators_set_users');
 SELECT is(pg_temp.who_may($$SELECT nextval('pgcursus.log_ids')$$), NULL, 'nobody_draws_log_ids');
 SELECT is(pg_temp.who_may($$CREATE TABLE pgcursus.mine (a int)$$), NULL, 'nobody_creates_in_the_schema');
 SELECT * FROM finish();
