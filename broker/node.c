@@ -16,6 +16,7 @@
 #include "base/worker.h"
 #include "cluster/heartbeats.h"
 #include "cluster/housekeeping.h"
+#include "cluster/users.h"
 #include "crs2/crs2.h"
 #include "db/control.h"
 #include "db/health.h"
@@ -30,8 +31,12 @@
 #include "log/wake.h"
 #include "net/budget.h"
 #include "net/listener.h"
+#include "net/tls.h"
+#include "security.h"
 
 #define CONNECT_THREADS 3u
+/* Of its own, so that failing logins delay nothing but logins. */
+#define LOGIN_THREADS 1u
 #define DRAIN_POLL_SECONDS 0.01
 #define TRIM_SECONDS 5.0
 
@@ -42,12 +47,14 @@ struct node {
   struct worker_pool *connect_workers;
   struct worker_pool *bulk_workers;
   struct worker_pool *workers;
+  struct worker_pool *login_workers;
   struct memory_budget budget;
   struct db_health health;
   struct tail_cache *cache;
   struct wake *wake;
   struct control *control;
   struct topics *topics;
+  struct users *users;
   struct append *append;
   struct commits *commits;
   struct committed *committed;
@@ -55,8 +62,10 @@ struct node {
   struct read_pool *reads;
   struct listen *listen;
   struct housekeeping *housekeeping;
+  struct tls_server *tls; /* NULL: plain sockets */
   struct listener *listener;
   struct http_server *http;
+  struct http_server *exporter;
   struct crs2 crs2;
   char node_id[300];
   char advertised[300];
@@ -101,15 +110,19 @@ static void on_notify(void *owner, const char *channel, const char *payload) {
     wake_signal_log(node->wake, strtoll(rest, NULL, 10)); /* it is no topic's any more */
   } else if ((rest = after_word(payload, "group ")) != NULL) {
     heartbeats_forget_group(node->heartbeats, slice_text(rest));
+  } else if (strcmp(payload, "users") == 0 && node->config->enable_sasl) {
+    users_read_table(node->users);
   }
 }
 
 static void announce(struct node *node) {
   if (node->was_announced || !node->accepting || !db_health_is_ready(&node->health)) return;
+  if (node->config->enable_sasl && !users_are_read(node->users)) return;
   node->was_announced = true;
   log_event(LOG_INFO, "ready", "listen", listener_address(node->listener), "http",
-            node->http ? http_address(node->http) : NULL, "advertise", node->advertised, "node",
-            node->node_id, NULL);
+            node->http ? http_address(node->http) : NULL, "exporter",
+            node->exporter ? http_address(node->exporter) : NULL, "advertise", node->advertised,
+            "node", node->node_id, NULL);
 }
 
 /* A session with PostgreSQL is lost. When that is a fail-over, records with acks=0 or 1 that this
@@ -124,6 +137,8 @@ static void on_listen_change(void *owner, bool listening) {
   struct node *node = owner;
   topics_set_listening(node->topics, listening);
   heartbeats_set_listening(node->heartbeats, listening);
+  /* What was announced while nobody listened is unknown. */
+  if (listening && node->config->enable_sasl) users_read_table(node->users);
 }
 
 /* ------------------------------------------------------------------ health and metrics */
@@ -213,6 +228,35 @@ static void choose_advertised(struct node *node) {
   }
 }
 
+static struct http_server *open_http(struct node *node, const char *host, const char *port,
+                                     unsigned serves, char **reason) {
+  const struct http_options options = {
+      .host = host,
+      .port = port,
+      .serves = serves,
+      .readiness = readiness,
+      .refresh_metrics = refresh_metrics,
+      .context = node,
+  };
+  return http_start(node->loop, &options, reason);
+}
+
+/* The health port and, when it is set, one more for metrics alone, on the same host. */
+static bool open_http_ports(struct node *node, char **reason) {
+  const struct config *config = node->config;
+  if (config->http.host) {
+    unsigned serves = HTTP_HEALTH | (config->enable_exporter ? HTTP_METRICS : 0);
+    node->http = open_http(node, config->http.host, config->http.port, serves, reason);
+    if (!node->http) return false;
+  }
+  if (!config->enable_exporter || !config->exporter_port) return true;
+  char port[16];
+  snprintf(port, sizeof port, "%lld", (long long)config->exporter_port);
+  const char *host = config->http.host ? config->http.host : or_default(config->listen.host, "");
+  node->exporter = open_http(node, host, port, HTTP_METRICS, reason);
+  return node->exporter != NULL;
+}
+
 static bool open_ports(struct node *node) {
   const struct config *config = node->config;
   char *reason = NULL;
@@ -222,23 +266,16 @@ static bool open_ports(struct node *node) {
       .max_connections = config->max_client_connections,
       .write_timeout_ms = config->write_timeout_ms,
       .budget = &node->budget,
+      .tls = node->tls,
       .on_accept = crs2_accept,
       .context = &node->crs2,
   };
   node->listener = listener_open(node->loop, &listener_options, &reason);
-  if (node->listener && config->http.host) {
-    const struct http_options http_options = {
-        .host = config->http.host,
-        .port = config->http.port,
-        .readiness = readiness,
-        .refresh_metrics = refresh_metrics,
-        .context = node,
-    };
-    node->http = http_start(node->loop, &http_options, &reason);
-  }
+  bool opened = node->listener && open_http_ports(node, &reason);
   if (reason) log_event(LOG_ERROR, "cannot start", "reason", reason, NULL);
   free(reason);
-  return node->listener && (node->http || !config->http.host);
+  if (opened) security_warn_of_clear_text(config, node->listener);
+  return opened;
 }
 
 static void open_control(struct node *node) {
@@ -257,6 +294,10 @@ static void open_control(struct node *node) {
   node->control = control_open(&options);
   const struct topics_options topics_options = {.loop = node->loop, .control = node->control};
   node->topics = topics_create(&topics_options);
+  const struct users_options users_options = {
+      .loop = node->loop, .control = node->control, .workers = node->login_workers};
+  node->users = users_open(&users_options);
+  users_set_configured(node->users, &config->sasl_users);
   const struct listen_options listen_options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
@@ -375,6 +416,7 @@ static void open_front_end(struct node *node) {
                              .control = node->control,
                              .reads = node->reads,
                              .topics = node->topics,
+                             .users = node->users,
                              .wake = node->wake,
                              .workers = node->workers,
                              .budget = &node->budget,
@@ -387,7 +429,10 @@ static bool open_workers(struct node *node) {
   node->connect_workers = worker_pool_start(node->loop, CONNECT_THREADS);
   node->bulk_workers = worker_pool_start(node->loop, 2 * node->config->append_lanes);
   node->workers = worker_pool_start(node->loop, node->config->worker_threads);
-  if (node->connect_workers && node->bulk_workers && node->workers) return true;
+  node->login_workers = worker_pool_start(node->loop, LOGIN_THREADS);
+  if (node->connect_workers && node->bulk_workers && node->workers && node->login_workers) {
+    return true;
+  }
   log_event(LOG_ERROR, "cannot start", "reason", "a thread cannot be started", NULL);
   return false;
 }
@@ -412,7 +457,7 @@ struct node *node_open(struct ev_loop *loop, struct config *config) {
   node->database = memory_copy_text(config->database);
   node->budget.limit = config->request_memory_bytes;
   register_metrics(node);
-  if (!open_workers(node) || !open_ports(node)) {
+  if (!open_workers(node) || !security_open_tls(config, &node->tls) || !open_ports(node)) {
     node_close(node);
     return NULL;
   }
@@ -449,6 +494,9 @@ void node_reload(struct node *node) {
   node->config = config;
   node->crs2.config = config;
   housekeeping_set_config(node->housekeeping, config);
+  security_reload_tls(config, node->tls);
+  users_set_configured(node->users, &config->sasl_users);
+  if (config->enable_sasl) users_read_table(node->users);
   log_event(LOG_INFO, "configuration reloaded", NULL);
 }
 
@@ -480,6 +528,9 @@ void node_close(struct node *node) {
   ev_timer_stop(node->loop, &node->trim_timer);
   ev_timer_stop(node->loop, &node->drain_timer);
   if (node->listener) listener_close(node->listener);
+  tls_server_close(node->tls);
+  if (node->users) users_stop(node->users);
+  if (node->login_workers) worker_pool_stop(node->login_workers);
   if (node->workers) worker_pool_stop(node->workers);
   if (node->bulk_workers) worker_pool_stop(node->bulk_workers);
   /* A thread that is connecting reads what the parts below own. */
@@ -493,6 +544,8 @@ void node_close(struct node *node) {
   if (node->heartbeats) heartbeats_close(node->heartbeats);
   if (node->control) control_close(node->control);
   if (node->http) http_stop(node->http);
+  if (node->exporter) http_stop(node->exporter);
+  users_close(node->users);
   topics_free(node->topics);
   wake_free(node->wake);
   tail_cache_free(node->cache);

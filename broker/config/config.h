@@ -34,6 +34,12 @@ enum config_permission {
   CONFIG_PERMISSION_ALL = 0x1f, /* "*" */
 };
 
+/* The set that a permission's name stands for, in any letter case; 0 when it is none. */
+unsigned config_permission_of(const char *name);
+
+/* The longest token, in bytes. */
+#define CONFIG_TOKEN_MAX_LENGTH 4096
+
 /* HOST:PORT. Both parts are NULL when the address is not set (or `off`); host "" means every
  * address. */
 struct config_address {

@@ -140,8 +140,19 @@ static bool check_file(const struct config *config, const char *name, const char
   return true;
 }
 
-static bool check_tls(const struct config *config, char **error) {
-  if (!config->use_tls) return true;
+static bool check_tls(struct config *config, char **error) {
+  if (!config->use_tls) {
+    if (config->require_client_cert) {
+      *error = config_format("%s: require_client_cert needs use_tls",
+                             config_origin_of(config, "require_client_cert"));
+      return false;
+    }
+    if (*config->tls_cert_path) {
+      config_warn(config, "%s: tls_cert_path is not used, because use_tls is off",
+                  config_origin_of(config, "tls_cert_path"));
+    }
+    return true;
+  }
   return check_file(config, "tls_cert_path", config->tls_cert_path, true, error) &&
          check_file(config, "tls_key_path", config->tls_key_path, true, error) &&
          check_file(config, "tls_ca_path", config->tls_ca_path, config->require_client_cert, error);
@@ -175,6 +186,8 @@ static char *user_problem(const struct config_users *users, unsigned index) {
   const struct config_user *user = &users->items[index];
   if (is_blank(user->principal)) return memory_copy_text("has a blank principal");
   if (is_blank(user->token)) return memory_copy_text("has a blank token");
+  if (strlen(user->token) > CONFIG_TOKEN_MAX_LENGTH)
+    return memory_copy_text("has too long a token");
   for (unsigned i = 0; i < index; i++) {
     if (strcmp(users->items[i].principal, user->principal) == 0) {
       return memory_copy_text("is there twice");
@@ -183,13 +196,10 @@ static char *user_problem(const struct config_users *users, unsigned index) {
   return permission_problem(user);
 }
 
+/* None at all is allowed: there is also the table in the database. */
 static bool check_users(const struct config *config, char **error) {
   if (!config->enable_sasl) return true;
   const struct config_users *users = &config->sasl_users;
-  if (!users->count) {
-    *error = memory_copy_text("enable_sasl needs at least one user in sasl_users");
-    return false;
-  }
   for (unsigned i = 0; i < users->count; i++) {
     char *problem = user_problem(users, i);
     if (!problem) continue;

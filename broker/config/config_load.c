@@ -133,8 +133,9 @@ static bool is_service_link(const char *name, const char *value) {
 /* The command line client and the test suite have variables of their own, and are started from the
  * same shell. */
 static bool is_of_another_program(const char *name) {
-  static const char *const names[] = {"BROKER", "USER",    "TOKEN",
-                                      "BUILD",  "VECTORS", "POSTGRES_BIN"};
+  static const char *const names[] = {"BROKER",       "USER",     "TOKEN",   "TLS",
+                                      "TLS_CA",       "TLS_CERT", "TLS_KEY", "TLS_SERVER_NAME",
+                                      "TLS_INSECURE", "BUILD",    "VECTORS", "POSTGRES_BIN"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     if (strcmp(name, names[i]) == 0) return true;
   }

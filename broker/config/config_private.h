@@ -65,8 +65,6 @@ bool config_list_parse(struct config *config, const struct config_setting *setti
                        char **error) __attribute__((warn_unused_result));
 void config_list_print(const struct config *config, const struct config_setting *setting,
                        FILE *out);
-/* The set that a permission's name stands for; 0 when it is none. */
-unsigned config_permission_of(const char *name);
 void config_list_free(struct config *config, const struct config_setting *setting);
 
 /* config_check.c */

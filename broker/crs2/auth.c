@@ -1,10 +1,8 @@
-/* Authentication and authorisation of calls. Holds no secret: users live in the configuration. */
+/* Authentication and authorisation of calls. Holds no secret: cluster/users compares tokens. */
 #include "crs2/auth.h"
 
-#include <openssl/crypto.h>
-#include <string.h>
-
 #include "base/text.h"
+#include "cluster/users.h"
 #include "crs2/call.h"
 #include "crs2/commands.h"
 #include "crs2/crs2.h"
@@ -13,25 +11,48 @@
 #include "crs2/session.h"
 #include "log/topics.h"
 
-static const struct config_user *find_user(const struct crs2 *crs2, struct slice principal) {
-  const struct config_users *users = &crs2->config->sasl_users;
-  for (unsigned i = 0; i < users->count; i++) {
-    if (slice_equals_text(principal, users->items[i].principal)) return &users->items[i];
+struct login {
+  struct user_login login; /* first */
+  struct call *call;
+  void (*accepted)(struct call *call, void (*proceed)(struct call *call));
+  void (*proceed)(struct call *call);
+};
+
+static void refuse_login(struct call *call) {
+  call_fail(call, "authentication_failed", FIELD_TEXT("mechanism", "PLAIN"));
+}
+
+static void on_login_done(struct user_login *user_login, enum login_outcome outcome) {
+  struct login *login = (struct login *)user_login;
+  struct call *call = login->call;
+  switch (outcome) {
+    case LOGIN_ACCEPTED:
+      session_set_principal(call->session, arena_copy_text(&call->arena, login->login.principal));
+      login->accepted(call, login->proceed);
+      break;
+    case LOGIN_REFUSED:
+      refuse_login(call);
+      break;
+    case LOGIN_UNKNOWN:
+      call_fail_control_status(call, CONTROL_UNAVAILABLE, "the users have not been read yet");
+      break;
   }
-  return NULL;
 }
 
-static bool token_matches(const struct config_user *user, struct slice token) {
-  size_t length = strlen(user->token);
-  return length == token.length && CRYPTO_memcmp(user->token, token.data, length) == 0;
-}
-
-bool auth_login(struct call *call, struct slice principal, struct slice token) {
-  if (!call->crs2->config->enable_sasl) return false;
-  const struct config_user *user = find_user(call->crs2, principal);
-  if (user == NULL || !token_matches(user, token)) return false;
-  session_set_principal(call->session, user->principal);
-  return true;
+void auth_login(struct call *call, struct slice principal, struct slice token,
+                void (*accepted)(struct call *call, void (*proceed)(struct call *call)),
+                void (*proceed)(struct call *call)) {
+  if (!call->crs2->config->enable_sasl) {
+    refuse_login(call);
+    return;
+  }
+  struct login *login = arena_allocate_zeroed(&call->arena, sizeof *login);
+  login->login =
+      (struct user_login){.principal = principal, .token = token, .on_done = on_login_done};
+  login->call = call;
+  login->accepted = accepted;
+  login->proceed = proceed;
+  users_login(call->crs2->users, &login->login);
 }
 
 static bool is_auth_field(const struct request_field *field) {
@@ -43,22 +64,6 @@ bool auth_fields_only(const struct call *call) {
   if (call->command->permissions == 0 || call->fields.positional_count) return false;
   for (uint16_t i = 0; i < call->fields.field_count; i++) {
     if (!is_auth_field(&call->fields.fields[i])) return false;
-  }
-  return true;
-}
-
-/* True when the call may go on; else it has been answered. */
-static bool check_inline(struct call *call) {
-  struct slice principal = text_trim(call_field(call, "principal"));
-  struct slice token = call_field(call, "auth_token");
-  if (principal.length == 0 && token.length == 0) return true;
-  if (principal.length == 0 || token.length == 0) {
-    call_fail(call, "invalid_auth", FIELD_TEXT("reason", "principal_and_auth_token_required"));
-    return false;
-  }
-  if (!auth_login(call, principal, token)) {
-    call_fail(call, "authentication_failed", FIELD_TEXT("mechanism", "PLAIN"));
-    return false;
   }
   return true;
 }
@@ -97,12 +102,12 @@ static bool check_permissions(struct call *call) {
     call_fail_command(call, "authentication_required");
     return false;
   }
-  const struct config_user *user = find_user(call->crs2, slice_text(principal));
-  if (user == NULL) {
+  unsigned granted;
+  if (!users_find(call->crs2->users, slice_text(principal), &granted)) {
     call_fail(call, "authentication_failed", FIELD_TEXT("principal", principal));
     return false;
   }
-  const char *missing = missing_permission(call, user->permissions);
+  const char *missing = missing_permission(call, granted);
   if (missing) {
     call_fail(call, "NOT_AUTHORIZED_FOR_OPERATION", FIELD_TEXT("command", call->command->name),
               FIELD_TEXT("permission", missing));
@@ -175,15 +180,26 @@ static void check_policy(struct call *call, void (*proceed)(struct call *call)) 
   topics_load(call->crs2->topics, &check->load, name);
 }
 
+static void check_identity(struct call *call, void (*proceed)(struct call *call)) {
+  if (!call->crs2->config->enable_sasl) {
+    proceed(call);
+  } else if (check_permissions(call)) {
+    check_policy(call, proceed);
+  }
+}
+
 void auth_check(struct call *call, void (*proceed)(struct call *call)) {
   if (call->command->permissions == 0) {
     proceed(call);
     return;
   }
-  if (!call->is_batch && !check_inline(call)) return;
-  if (!call->crs2->config->enable_sasl) {
-    proceed(call);
-    return;
+  struct slice principal = text_trim(call_field(call, "principal"));
+  struct slice token = call_field(call, "auth_token");
+  if (call->is_batch || (principal.length == 0 && token.length == 0)) {
+    check_identity(call, proceed);
+  } else if (principal.length == 0 || token.length == 0) {
+    call_fail(call, "invalid_auth", FIELD_TEXT("reason", "principal_and_auth_token_required"));
+  } else {
+    auth_login(call, principal, token, check_identity, proceed);
   }
-  if (check_permissions(call)) check_policy(call, proceed);
 }

@@ -13,9 +13,12 @@ struct call;
  * read first, later. A refused call is answered here. */
 void auth_check(struct call *call, void (*proceed)(struct call *call));
 
-/* Checks a principal and token against the users, in constant time for a given user. On success the
- * connection acts as that principal. */
-bool auth_login(struct call *call, struct slice principal, struct slice token);
+/* Checks a principal and token against the users. On success the connection acts as that principal
+ * and `accepted` is called with `proceed`, perhaps before this returns; a refused call is answered
+ * here. */
+void auth_login(struct call *call, struct slice principal, struct slice token,
+                void (*accepted)(struct call *call, void (*proceed)(struct call *call)),
+                void (*proceed)(struct call *call));
 
 /* True when the request carries nothing but inline authentication. */
 bool auth_fields_only(const struct call *call);

@@ -19,6 +19,7 @@ struct metric;
 struct read_pool;
 struct session;
 struct topics;
+struct users;
 struct wake;
 struct worker_pool;
 
@@ -32,6 +33,7 @@ struct crs2 {
   struct heartbeats *heartbeats;
   struct read_pool *reads;
   struct topics *topics;
+  struct users *users;
   struct wake *wake;
   struct worker_pool *workers;
   struct memory_budget *budget;

@@ -43,6 +43,10 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                 ", partition, leader_epoch, earliest_offset, end_offset"
                                 " FROM pgcursus.describe_topic($1,$2)",
                                 COUNT(describe_types), describe_types},
+    [CONTROL_LOGIN_USERS] = {"login_users",
+                             "SELECT principal, permissions, salt, iterations, hash"
+                             " FROM pgcursus.login_users()",
+                             0, NULL},
     [CONTROL_LIST_TOPICS] =
         {"list_topics",
          "SELECT topic, auth_policy, read_acl, log_id, partition_count, revision"

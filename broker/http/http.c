@@ -117,9 +117,13 @@ static void answer_metrics(struct http_server *server, struct answer *answer) {
 }
 
 static void answer_not_found(struct http_server *server, struct answer *answer) {
-  (void)server;
+  static const char *const texts[] = {
+      [HTTP_HEALTH] = "not found; there are /live, /ready and /health\n",
+      [HTTP_METRICS] = "not found; there is /metrics\n",
+      [HTTP_HEALTH | HTTP_METRICS] = "not found; there are /live, /ready, /health and /metrics\n",
+  };
   answer->status = MHD_HTTP_NOT_FOUND;
-  buffer_append_text(&answer->body, "not found; there are /live, /ready, /health and /metrics\n");
+  buffer_append_text(&answer->body, texts[server->options.serves]);
 }
 
 static void answer_method_not_allowed(struct http_server *server, struct answer *answer) {
@@ -130,16 +134,18 @@ static void answer_method_not_allowed(struct http_server *server, struct answer 
 
 typedef void answer_function(struct http_server *server, struct answer *answer);
 
-static answer_function *find_answer(const char *path, const char *method) {
+static answer_function *find_answer(unsigned serves, const char *path, const char *method) {
   static const struct {
     const char *path;
+    unsigned part;
     answer_function *function;
   } routes[] = {
-      {"/live", answer_live}, {"/ready", answer_ready},     {"/health", answer_health},
-      {"/", answer_health},   {"/metrics", answer_metrics},
+      {"/live", HTTP_HEALTH, answer_live},        {"/ready", HTTP_HEALTH, answer_ready},
+      {"/health", HTTP_HEALTH, answer_health},    {"/", HTTP_HEALTH, answer_health},
+      {"/metrics", HTTP_METRICS, answer_metrics},
   };
   for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-    if (strcmp(path, routes[i].path) != 0) continue;
+    if (!(serves & routes[i].part) || strcmp(path, routes[i].path) != 0) continue;
     bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     return reads ? routes[i].function : answer_method_not_allowed;
   }
@@ -174,7 +180,8 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
   (void)upload_size;
   (void)request;
   struct answer answer = {.status = MHD_HTTP_OK, .content_type = text_plain};
-  find_answer(path, method)(context, &answer);
+  const struct http_server *server = context;
+  find_answer(server->options.serves, path, method)(context, &answer);
   return send_answer(connection, &answer);
 }
 

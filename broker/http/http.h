@@ -14,9 +14,16 @@ struct http_check {
   const char *state;
 };
 
+/* What a port serves. */
+enum {
+  HTTP_HEALTH = 1u << 0,  /* /live, /ready, /health and / */
+  HTTP_METRICS = 1u << 1, /* /metrics */
+};
+
 struct http_options {
   const char *host;
   const char *port;
+  unsigned serves;
   /* Fills at most `capacity` checks and returns how many there are. All "ok" means ready. */
   unsigned (*readiness)(void *context, struct http_check *checks, unsigned capacity);
   /* Called before /metrics is rendered, to set gauges. May be NULL. */

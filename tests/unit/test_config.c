@@ -394,7 +394,6 @@ static void users_are_read_from_the_file_and_from_a_file_of_their_own(void **sta
 static void unusable_users_stop_the_start_when_sasl_is_on(void **state) {
   (void)state;
   static const char *const cases[][2] = {
-      {"[]", "at least one user"},
       {"[{principal: ' ', token: t, permissions: [admin]}]", "has a blank principal"},
       {"[{token: t, permissions: [admin]}]", "has a blank principal"},
       {"[{principal: a, token: ' ', permissions: [admin]}]", "has a blank token"},
@@ -413,7 +412,7 @@ static void unusable_users_stop_the_start_when_sasl_is_on(void **state) {
     config_free(load("", "--sasl-users", path, NULL)); /* sasl is off: nobody is admitted */
     unlink(path);
   }
-  assert_refused("at least one user", "--enable-sasl", NULL);
+  config_free(load("", "--enable-sasl", NULL)); /* there is also the table of the database */
 }
 
 static void users_of_another_shape_are_an_error_in_any_case(void **state) {

@@ -37,8 +37,11 @@ static int start(void **state) {
   database_state = "ok";
   starting = false;
   char *reason = NULL;
-  struct http_options options = {
-      .host = "127.0.0.1", .port = "0", .readiness = readiness, .refresh_metrics = refresh};
+  struct http_options options = {.host = "127.0.0.1",
+                                 .port = "0",
+                                 .serves = HTTP_HEALTH | HTTP_METRICS,
+                                 .readiness = readiness,
+                                 .refresh_metrics = refresh};
   server = http_start(loop, &options, &reason);
   if (!server) fail_msg("%s", reason);
   return 0;
