@@ -52,7 +52,7 @@ endif
 # ---------------------------------------------------------------- sources
 BROKER_SOURCES := $(filter-out broker/main.c,$(shell find broker -name '*.c' | LC_ALL=C sort))
 CODEC_SOURCES  := $(filter-out broker/base/worker.c,$(wildcard broker/base/*.c)) $(wildcard broker/crs2/wire/*.c)
-LIBRARY_SOURCES := $(CODEC_SOURCES) $(wildcard client/lib/*.c)
+LIBRARY_SOURCES := $(CODEC_SOURCES) broker/net/tls_socket.c $(wildcard client/lib/*.c)
 CLI_SOURCES    := $(wildcard client/cli/*.c)
 UNIT_SOURCES   := $(wildcard tests/unit/test_*.c)
 UNIT_SUPPORT   := $(filter-out $(UNIT_SOURCES),$(wildcard tests/unit/*.c))
@@ -94,7 +94,7 @@ $(BUILD)/pgcursusd: $(BUILD)/obj/broker/main.o $(BUILD)/libbroker.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@
 
 $(BUILD)/pgcursus: $(CLI_OBJECTS) $(BUILD)/libpgcursus.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(CLIENT_LIBS) -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(CLIENT_LIBS) -lpq -o $@
 
 $(BUILD)/pgcursus-floor: $(call object,$(wildcard bench/*.c)) $(BUILD)/libbroker.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@

@@ -12,7 +12,7 @@
 /* Exit statuses (INTERFACE: a contract with scripts). */
 enum { EXIT_DONE = 0, EXIT_REFUSED = 1, EXIT_UNUSABLE = 2 };
 
-#define CLI_COMMON_OPTIONS 7
+#define CLI_COMMON_OPTIONS 13
 
 /* Values of the options that every command has. */
 struct cli {
@@ -20,7 +20,10 @@ struct cli {
   const char *compression;
   const char *user;
   const char *token;
+  const char *private_token; /* `token`, when it does not lie in the arguments */
   const char *token_file;
+  bool use_tls;
+  struct pgcursus_tls tls;
   int64_t timeout_ms;
   bool quiet;
   struct option_spec common[CLI_COMMON_OPTIONS];
@@ -44,6 +47,15 @@ bool cli_parse(struct cli *cli, struct option_usage usage, int argc, char **argv
 
 /* "pgcursus: ..." on stderr; returns EXIT_UNUSABLE. */
 int cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Takes the defaults of the security options from the environment. */
+void cli_load_security(struct cli *cli);
+
+/* The options of TLS when any of them was given, else NULL. */
+const struct pgcursus_tls *cli_tls(const struct cli *cli);
+
+/* Takes a token out of the arguments, which everybody on the machine can read. */
+void cli_hide_token(struct cli *cli);
 
 /* Connects and authenticates. NULL with the reason reported and `*status` set. */
 struct pgcursus *cli_connect(struct cli *cli, int *status) __attribute__((warn_unused_result));
@@ -112,6 +124,9 @@ int cmd_group_list(struct cli *cli, int argc, char **argv);
 int cmd_group_describe(struct cli *cli, int argc, char **argv);
 int cmd_group_offsets(struct cli *cli, int argc, char **argv);
 int cmd_txn_status(struct cli *cli, int argc, char **argv);
+int cmd_user_add(struct cli *cli, int argc, char **argv);
+int cmd_user_remove(struct cli *cli, int argc, char **argv);
+int cmd_user_list(struct cli *cli, int argc, char **argv);
 int cmd_stream_append(struct cli *cli, int argc, char **argv);
 int cmd_stream_read(struct cli *cli, int argc, char **argv);
 int cmd_stream_version(struct cli *cli, int argc, char **argv);

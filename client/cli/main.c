@@ -23,6 +23,9 @@ const struct cli_command cli_commands[] = {
     {"stream", "append", "append an event to an aggregate's stream", cmd_stream_append},
     {"stream", "read", "print an aggregate's events", cmd_stream_read},
     {"stream", "version", "show an aggregate's version", cmd_stream_version},
+    {"user", "add", "add a user to the table in the database", cmd_user_add},
+    {"user", "remove", "remove a user from the table", cmd_user_remove},
+    {"user", "list", "list the users of the table, one a line", cmd_user_list},
     {NULL, "raw", "send any command, print the readable answer", cmd_raw},
     {"bench", "publish", "measure publishing", cmd_bench_publish},
     {"bench", "consume", "measure consuming", cmd_bench_consume},
@@ -36,10 +39,9 @@ static void set_up(struct cli *cli) {
   *cli = (struct cli){
       .broker = broker && *broker ? broker : "127.0.0.1:9000",
       .compression = "none",
-      .user = getenv("PGCURSUS_USER"),
-      .token = getenv("PGCURSUS_TOKEN"),
       .timeout_ms = 30000,
   };
+  cli_load_security(cli);
   const struct option_spec common[CLI_COMMON_OPTIONS] = {
       {'b', "broker", "HOST:PORT", OPTION_TEXT, &cli->broker, 0, 0,
        "The broker. Default: $PGCURSUS_BROKER, else 127.0.0.1:9000."},
@@ -55,6 +57,20 @@ static void set_up(struct cli *cli) {
        "$PGCURSUS_TOKEN or --token-file."},
       {0, "token-file", "FILE", OPTION_TEXT, &cli->token_file, 0, 0,
        "Read the token from the first line of FILE."},
+      {0, "tls", NULL, OPTION_FLAG, &cli->use_tls, 0, 0,
+       "Encrypt with TLS and verify the broker's certificate and name. Implied by the options that "
+       "follow. Default: $PGCURSUS_TLS. Each of them has its variable: $PGCURSUS_TLS_CA, ..."},
+      {0, "tls-ca", "FILE", OPTION_TEXT, &cli->tls.ca_file, 0, 0,
+       "PEM file with the CA of the broker's certificate. Default: the CAs of the system."},
+      {0, "tls-cert", "FILE", OPTION_TEXT, &cli->tls.cert_file, 0, 0,
+       "PEM file with a client certificate, for a broker that asks for one."},
+      {0, "tls-key", "FILE", OPTION_TEXT, &cli->tls.key_file, 0, 0,
+       "PEM file with the key of the client certificate."},
+      {0, "tls-server-name", "NAME", OPTION_TEXT, &cli->tls.server_name, 0, 0,
+       "The name or address that the broker's certificate must be for. Default: the broker's "
+       "HOST."},
+      {0, "tls-insecure", NULL, OPTION_FLAG, &cli->tls.insecure, 0, 0,
+       "Accept any certificate. For trying out only: anybody may then pose as the broker."},
       {0, "timeout-ms", "N", OPTION_INTEGER, &cli->timeout_ms, 1, 86400000,
        "How long to wait for connecting and for an answer. Default: 30000."},
       {'q', "quiet", NULL, OPTION_FLAG, &cli->quiet, 0, 0,
@@ -162,6 +178,7 @@ int main(int argc, char **argv) {
     case OPTIONS_PARSED:
       break;
   }
+  cli_hide_token(&cli);
   if (count == 0) {
     fprintf(stderr, "Usage: pgcursus [options] COMMAND ...\n");
     print_commands(stderr);

@@ -86,6 +86,7 @@ bool cli_parse(struct cli *cli, struct option_usage usage, int argc, char **argv
     case OPTIONS_PARSED:
       break;
   }
+  cli_hide_token(cli);
   if (*word_count >= minimum && (maximum < 0 || *word_count <= maximum)) return true;
   *status = cli_complain("usage: pgcursus %s %s", usage.command, usage.synopsis);
   return false;
@@ -166,7 +167,8 @@ struct pgcursus *cli_connect(struct cli *cli, int *status) {
   }
   struct pgcursus_options options = {.compressions = compressions,
                                      .compression_count = (size_t)count,
-                                     .timeout_ms = (int)cli->timeout_ms};
+                                     .timeout_ms = (int)cli->timeout_ms,
+                                     .tls = cli_tls(cli)};
   split_address(address, &options.host, &options.port);
   char problem[400];
   struct pgcursus *client = pgcursus_connect(&options, problem, sizeof problem);

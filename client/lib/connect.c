@@ -35,8 +35,7 @@ bool pgcursus_compression_by_name(const char *name, enum pgcursus_compression *c
   return false;
 }
 
-/* Finishes a non-blocking connect: 0, or an errno. */
-static int await_connect(int fd, int64_t deadline) {
+int client_await_socket(int fd, short events, int64_t deadline) {
   for (;;) {
     int wait_ms = -1;
     if (deadline >= 0) {
@@ -44,15 +43,19 @@ static int await_connect(int fd, int64_t deadline) {
       if (left <= 0) return ETIMEDOUT;
       wait_ms = (int)((left + 999) / 1000);
     }
-    struct pollfd entry = {.fd = fd, .events = POLLOUT};
+    struct pollfd entry = {.fd = fd, .events = events};
     int ready = poll(&entry, 1, wait_ms);
+    if (ready > 0) return 0;
     if (ready < 0 && errno != EINTR) return errno;
-    if (ready <= 0) continue;
-    int problem = 0;
-    socklen_t size = sizeof problem;
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &size) != 0) return errno;
-    return problem;
   }
+}
+
+/* Finishes a non-blocking connect: 0, or an errno. */
+static int await_connect(int fd, int64_t deadline) {
+  int problem = client_await_socket(fd, POLLOUT, deadline);
+  socklen_t size = sizeof problem;
+  if (problem == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &size) != 0) return errno;
+  return problem;
 }
 
 static int open_socket(const struct addrinfo *address, int64_t deadline, int *error) {
@@ -74,15 +77,15 @@ static int open_socket(const struct addrinfo *address, int64_t deadline, int *er
   return -1;
 }
 
-/* Tries every address of the name in turn; NULL with a sentence in `problem`. */
-static struct pgcursus_transport *connect_tcp(const char *host, const char *port, int64_t deadline,
-                                              char *problem, size_t size) {
+/* Tries every address of the name in turn; -1 with a sentence in `problem`. */
+static int connect_tcp(const char *host, const char *port, int64_t deadline, char *problem,
+                       size_t size) {
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   struct addrinfo *addresses = NULL;
   int lookup = getaddrinfo(host, port, &hints, &addresses);
   if (lookup != 0) {
     snprintf(problem, size, "cannot resolve %s:%s: %s", host, port, gai_strerror(lookup));
-    return NULL;
+    return -1;
   }
   int fd = -1;
   int error = EADDRNOTAVAIL;
@@ -90,9 +93,21 @@ static struct pgcursus_transport *connect_tcp(const char *host, const char *port
     fd = open_socket(each, deadline, &error);
   }
   freeaddrinfo(addresses);
-  if (fd >= 0) return pgcursus_transport_socket(fd);
-  snprintf(problem, size, "cannot connect to %s:%s: %s", host, port, strerror(error));
-  return NULL;
+  if (fd < 0) snprintf(problem, size, "cannot connect to %s:%s: %s", host, port, strerror(error));
+  return fd;
+}
+
+static struct pgcursus_transport *open_transport(const struct pgcursus_options *options,
+                                                 const char *host, const char *port,
+                                                 int64_t deadline, char *problem, size_t size) {
+  int fd = connect_tcp(host, port, deadline, problem, size);
+  if (fd < 0) return NULL;
+  if (!options->tls) return pgcursus_transport_socket(fd);
+  char reason[256];
+  struct pgcursus_transport *transport =
+      client_tls_connect(fd, options->tls, host, deadline, reason, sizeof reason);
+  if (!transport) snprintf(problem, size, "%s:%s: %s", host, port, reason);
+  return transport;
 }
 
 static enum pgcursus_result queue_negotiation(struct pgcursus *client,
@@ -183,7 +198,7 @@ struct pgcursus *pgcursus_connect(const struct pgcursus_options *options, char *
   const char *host = options->host ? options->host : "127.0.0.1";
   const char *port = options->port ? options->port : "9000";
   struct pgcursus_transport *transport = options->transport;
-  if (!transport) transport = connect_tcp(host, port, deadline, problem, size);
+  if (!transport) transport = open_transport(options, host, port, deadline, problem, size);
   if (!transport) return NULL;
 
   struct pgcursus *client = memory_allocate_zeroed(1, sizeof *client);

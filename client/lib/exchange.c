@@ -29,6 +29,13 @@ enum pgcursus_result client_fail(struct pgcursus *client, enum pgcursus_result r
   return result;
 }
 
+enum pgcursus_result client_fail_transport(struct pgcursus *client) {
+  const struct pgcursus_transport *transport = client->transport;
+  const char *problem = transport->problem ? transport->problem(transport) : "";
+  if (!*problem) problem = strerror(errno);
+  return client_fail(client, PGCURSUS_BROKEN, "the connection broke: %s", problem);
+}
+
 int64_t client_deadline(int timeout_ms) {
   return timeout_ms < 0 ? -1 : clock_monotonic_us() + (int64_t)timeout_ms * 1000;
 }
@@ -63,7 +70,7 @@ enum pgcursus_result client_write_some(struct pgcursus *client) {
                                      client->output.length - client->output_sent);
     if (count < 0 && errno == EAGAIN) return PGCURSUS_AGAIN;
     if (count < 0) {
-      return client_fail(client, PGCURSUS_BROKEN, "the connection broke: %s", strerror(errno));
+      return client_fail_transport(client);
     }
     client->output_sent += (size_t)count;
   }
@@ -103,7 +110,7 @@ enum pgcursus_result client_read_some(struct pgcursus *client) {
     return client_fail(client, PGCURSUS_BROKEN, "the broker closed the connection%s",
                        client_input(client).length ? " inside a frame" : "");
   }
-  return client_fail(client, PGCURSUS_BROKEN, "the connection broke: %s", strerror(errno));
+  return client_fail_transport(client);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -168,7 +175,7 @@ enum pgcursus_result pgcursus_send_frame(struct pgcursus *client, uint8_t *frame
   if (client->output.length == 0) {
     ssize_t count = client->transport->write(client->transport, frame, length);
     if (count < 0 && errno != EAGAIN) {
-      return client_fail(client, PGCURSUS_BROKEN, "the connection broke: %s", strerror(errno));
+      return client_fail_transport(client);
     }
     if (count > 0) sent = (size_t)count;
   }

@@ -47,6 +47,18 @@ int64_t client_deadline(int timeout_ms);
 /* Waits for `events` until the deadline: OK, TIMEOUT or BROKEN. */
 enum pgcursus_result client_wait(struct pgcursus *client, short events, int64_t deadline);
 
+/* Waits until the socket is ready for `events`: 0, or an errno (ETIMEDOUT after the deadline). */
+int client_await_socket(int fd, short events, int64_t deadline);
+
+/* Does the TLS handshake on a connected socket, which the transport then owns. NULL, with the
+ * socket closed and a sentence in `problem`, when it fails. */
+struct pgcursus_transport *client_tls_connect(int fd, const struct pgcursus_tls *options,
+                                              const char *host, int64_t deadline, char *problem,
+                                              size_t size);
+
+/* Fails with what the transport says about its last read or write, else with errno. */
+enum pgcursus_result client_fail_transport(struct pgcursus *client);
+
 /* Moves queued bytes out; OK when none is left, AGAIN, BROKEN. */
 enum pgcursus_result client_write_some(struct pgcursus *client);
 

@@ -54,8 +54,8 @@ enum pgcursus_compression {
 
 /* ---- transport ------------------------------------------------------------------------------- */
 
-/* How bytes travel: plain TCP is built in, anything else (TLS, a socket pair in a test) is a struct
- * of the caller whose first member is this one. All calls must be non-blocking. */
+/* How bytes travel: plain TCP and TLS are built in, anything else (a socket pair in a test) is a
+ * struct of the caller whose first member is this one. All calls must be non-blocking. */
 struct pgcursus_transport {
   int fd;            /* what poll(2) watches */
   short read_wants;  /* POLLIN, or POLLOUT while a read can only go on after a write */
@@ -64,6 +64,8 @@ struct pgcursus_transport {
   ssize_t (*read)(struct pgcursus_transport *transport, void *data, size_t size);
   ssize_t (*write)(struct pgcursus_transport *transport, const void *data, size_t length);
   void (*close)(struct pgcursus_transport *transport); /* also frees it */
+  /* Why the last read or write failed, in words; NULL, or empty: errno says it. */
+  const char *(*problem)(const struct pgcursus_transport *transport);
 };
 
 /* Wraps a connected stream socket, which then belongs to the transport, and makes it non-blocking.
@@ -72,6 +74,16 @@ struct pgcursus_transport *pgcursus_transport_socket(int fd);
 
 /* ---- connection ------------------------------------------------------------------------------ */
 
+/* TLS 1.2 or newer. Zeroed, it verifies the broker's certificate against the system's CAs and the
+ * host's name. */
+struct pgcursus_tls {
+  const char *ca_file;     /* PEM; NULL = the CAs of the system */
+  const char *cert_file;   /* PEM; the client's own certificate and key, or both NULL */
+  const char *key_file;    /* PEM, without a passphrase */
+  const char *server_name; /* what the broker's certificate is for; NULL = `host` */
+  bool insecure;           /* accept any certificate: protects against listeners only */
+};
+
 struct pgcursus_options {
   const char *host; /* name or address; NULL = 127.0.0.1. Not looked at when `transport` is set */
   const char *port; /* NULL = 9000 */
@@ -79,6 +91,7 @@ struct pgcursus_options {
   const enum pgcursus_compression *compressions;
   size_t compression_count; /* at most 4, no repeats */
   int timeout_ms; /* for connecting and for each answer; 0 = 30,000, negative = no limit */
+  const struct pgcursus_tls *tls; /* NULL = not encrypted. Not looked at when `transport` is set */
   struct pgcursus_transport *transport; /* connected; becomes the handle's, also on failure */
 };
 

@@ -382,10 +382,17 @@ def decode_batch(payload):
 class Client:
     """One connection. `call` returns the answering frame or raises BrokerError."""
 
-    def __init__(self, address, compressions=(0,), shifted=False, handshake=True, timeout=20.0):
+    def __init__(self, address, compressions=(0,), shifted=False, handshake=True, timeout=20.0, tls=None):
+        """`tls` is an ssl.SSLContext."""
         host, _, port = address.rpartition(":")
         self.sock = socket.create_connection((host.strip("[]"), int(port)), timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            try:
+                self.sock = tls.wrap_socket(self.sock, server_hostname=host.strip("[]"))
+            except BaseException:
+                self.sock.close()
+                raise
         self.commands = SHIFTED_COMMANDS if shifted else COMMANDS
         self.compression = 0
         self.next_id = 1
