@@ -10,8 +10,8 @@ import pytest
 
 @pytest.fixture
 def ask(broker):
-    def ask(path, method="GET"):
-        connection = http.client.HTTPConnection(broker.http, timeout=5)
+    def ask(path, method="GET", address=None):
+        connection = http.client.HTTPConnection(address or broker.http, timeout=5)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -97,3 +97,23 @@ def test_garbage_on_the_http_port_harms_nobody(broker, ask):
             except OSError:
                 pass
     assert ask("/live")[0] == 200
+
+
+def test_the_exporter_can_be_switched_off(ask, start_broker, database):
+    quiet = start_broker(database, enable_exporter=False, exporter_port=free_port())
+    assert ask("/metrics", address=quiet.http)[0] == 404
+    assert ask("/live", address=quiet.http)[0] == 200
+    assert all("exporter" not in event for event in quiet.events())
+
+
+def test_the_exporter_may_have_a_port_of_its_own(ask, start_broker, database):
+    port = free_port()
+    broker = start_broker(database, exporter_port=port)
+    for address in (broker.http, f"127.0.0.1:{port}"):
+        assert b"pgcursus_connections 0" in ask("/metrics", address=address)[1]
+    assert ask("/live", address=f"127.0.0.1:{port}")[0] == 404
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
