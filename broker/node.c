@@ -283,6 +283,7 @@ static void open_control(struct node *node) {
   const struct control_options options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
+      .bulk_workers = node->bulk_workers,
       .conninfo = node->database,
       .application_name = node->application_name,
       .health = &node->health,
@@ -341,6 +342,7 @@ static void open_log(struct node *node) {
   const struct read_options read_options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
+      .bulk_workers = node->bulk_workers,
       .conninfo = node->database,
       .application_name = node->application_name,
       .health = &node->health,
@@ -427,7 +429,8 @@ static void open_front_end(struct node *node) {
 
 static bool open_workers(struct node *node) {
   node->connect_workers = worker_pool_start(node->loop, CONNECT_THREADS);
-  node->bulk_workers = worker_pool_start(node->loop, 2 * node->config->append_lanes);
+  node->bulk_workers = worker_pool_start(
+      node->loop, 2 * node->config->append_lanes + node->config->read_connections);
   node->workers = worker_pool_start(node->loop, node->config->worker_threads);
   node->login_workers = worker_pool_start(node->loop, LOGIN_THREADS);
   if (node->connect_workers && node->bulk_workers && node->workers && node->login_workers) {

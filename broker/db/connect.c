@@ -70,6 +70,8 @@ static void ignore_notice(void *argument, const PGresult *result) {
 
 static void run_connect(struct worker_job *job) {
   struct db_connect *connect = (struct db_connect *)job;
+  PQfinish(connect->lost);
+  connect->lost = NULL;
   PGconn *pg = db_open_session(connect->conninfo, connect->application_name, connect->timeout_ms);
   PQsetNoticeReceiver(pg, ignore_notice, NULL);
   if (set_up(connect, pg)) {

@@ -17,6 +17,7 @@ struct db_connect {
   const char *const *setup;
   const struct db_statement *statements;
   unsigned statement_count;
+  PGconn *lost; /* a session to end first; may be NULL */
   int64_t timeout_ms;
   /* Called on the loop. Exactly one of `pg` (in pipeline mode, non-blocking, owned by the callee)
    * and `error` (one line, to be freed) is set. */

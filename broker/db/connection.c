@@ -11,33 +11,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/worker.h"
+#include "db/bulk.h"
 #include "db/connect.h"
 
 /* Parameters of a batch above this many bytes are sent by a worker. */
 #define BULK_PARAMETER_BYTES (1u << 20)
+
+/* A result of which more than this has arrived without being whole is received by a worker. Up to
+ * here libpq reads once and returns; above it reads on for as long as the server sends. */
+#define BULK_RESULT_BYTES (32u << 10)
 
 /* libpq's buffers grow to the largest message and never shrink; above this a connection is replaced
  * when it is next idle. */
 #define BLOATED_MESSAGE_BYTES (8u << 20)
 
 #define RETRY_FIRST_MS 50
-
-struct bulk_job {
-  struct worker_job job;
-  struct db_connection *connection;
-  struct db_batch *batch;
-  const struct db_call *calls;
-  unsigned count;
-  PGresult **results; /* one a call, or NULL */
-  PGresult *sync_result;
-  bool connection_is_broken;
-};
 
 struct db_connection {
   struct db_connection_options options;
@@ -57,14 +52,16 @@ struct db_connection {
   bool close_requested;
   bool dispatching; /* inside a callback loop: closing must wait for its end */
   struct db_connect connect;
-  struct bulk_job bulk;
+  size_t unparsed; /* bytes that have arrived since the last whole result */
+  struct db_bulk bulk;
   char **setup; /* ended by NULL */
   struct db_statement *statements;
   Oid *parameter_types; /* of all statements */
   struct metric_series *statements_total;
 };
 
-static void start_connecting(struct db_connection *connection);
+static void start_connecting(struct db_connection *connection, PGconn *lost);
+static void finish_closing(struct db_connection *connection, bool worker_has_it);
 static void free_connection(struct db_connection *connection);
 static void lose_connection(struct db_connection *connection, const char *reason);
 
@@ -242,6 +239,7 @@ static bool drain_results(struct db_connection *connection) {
       if (PQstatus(connection->pg) == CONNECTION_BAD) return false;
       continue;
     }
+    connection->unparsed = 0;
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
       PQclear(result);
       bool spoiled = session_is_spoiled(batch), ending = session_is_ending(batch);
@@ -285,18 +283,6 @@ static void end_dispatch(struct db_connection *connection, bool healthy) {
   }
 }
 
-static void on_readable(struct ev_loop *loop, ev_io *watcher, int events) {
-  struct db_connection *connection = watcher->data;
-  (void)loop;
-  (void)events;
-  connection->dispatching = true;
-  bool healthy = PQconsumeInput(connection->pg) == 1;
-  drain_notifications(connection);
-  healthy = drain_results(connection) && healthy;
-  if (healthy && !connection->close_requested) healthy = flush_output(connection);
-  end_dispatch(connection, healthy);
-}
-
 static void on_writable(struct ev_loop *loop, ev_io *watcher, int events) {
   struct db_connection *connection = watcher->data;
   (void)loop;
@@ -335,85 +321,89 @@ static void on_notice(void *argument, const PGresult *result) {
 
 /* ------------------------------------------------------------------ large batches, on a worker */
 
-static void run_bulk(struct worker_job *job) {
-  struct bulk_job *bulk = (struct bulk_job *)job;
-  PGconn *pg = bulk->connection->pg;
-  PQsetnonblocking(pg, 0);
-  for (unsigned i = 0; i < bulk->count; i++) {
-    if (!db_send_call(pg, bulk->connection->options.statements, &bulk->calls[i])) {
-      bulk->connection_is_broken = true;
-      return;
-    }
+static void report_bulk(struct db_connection *connection, struct db_batch *batch) {
+  const struct db_bulk *bulk = &connection->bulk;
+  bool was_refused = batch->failed && strncmp(batch->failure.sqlstate, "08", 2) != 0 &&
+                     strcmp(batch->failure.sqlstate, "00000") != 0;
+  if (!bulk->is_broken) {
+    if (bulk->sync_result) record_failure(batch, bulk->sync_result);
+    connection->is_failing = session_is_spoiled(batch) || session_is_ending(batch);
+    complete_batch(batch);
+  } else if (was_refused) {
+    complete_batch(batch); /* a call failed before PostgreSQL closed: nothing was committed */
+  } else {
+    /* An error after the last call with which the session ends may have come after the commit. */
+    fail_batch(batch, DB_UNKNOWN, "the connection to PostgreSQL was lost");
   }
-  if (PQpipelineSync(pg) != 1) {
-    bulk->connection_is_broken = true;
-    return;
-  }
-  for (unsigned i = 0; i < bulk->count; i++) {
-    PGresult *result;
-    while ((result = PQgetResult(pg)) != NULL) {
-      PQclear(bulk->results[i]);
-      bulk->results[i] = result;
-      if (PQstatus(pg) == CONNECTION_BAD) {
-        bulk->connection_is_broken = true;
-        return;
-      }
-    }
-  }
-  /* An error while committing is reported before the Sync's own answer. */
-  PGresult *result;
-  while ((result = PQgetResult(pg)) != NULL && PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
-    PQclear(bulk->sync_result);
-    bulk->sync_result = result;
-  }
-  if (result == NULL) bulk->connection_is_broken = true;
-  PQclear(result);
-  PQsetnonblocking(pg, 1);
+}
+
+static struct db_connection *connection_of_job(struct worker_job *job) {
+  return (struct db_connection *)((char *)job - offsetof(struct db_connection, bulk));
 }
 
 static void bulk_done(struct worker_job *job) {
-  struct bulk_job *bulk = (struct bulk_job *)job;
-  struct db_connection *connection = bulk->connection;
+  struct db_connection *connection = connection_of_job(job);
+  struct db_bulk *bulk = &connection->bulk;
   struct db_batch *batch = bulk->batch;
   set_state(connection, DB_READY);
   connection->dispatching = true;
-  bool healthy = !bulk->connection_is_broken && PQstatus(connection->pg) == CONNECTION_OK;
-  for (unsigned i = 0; i < bulk->count; i++) {
-    if (bulk->results[i]) take_result(batch, bulk->results[i]);
-    batch->answered++;
-    PQclear(bulk->results[i]);
+  connection->unparsed = 0;
+  if (bulk->largest_row > connection->largest_message) {
+    connection->largest_message = bulk->largest_row;
   }
-  if (bulk->sync_result) record_failure(batch, bulk->sync_result);
+  for (batch->answered = 0; batch->answered < bulk->count; batch->answered++) {
+    PGresult *result = bulk->results[batch->answered];
+    if (result) take_result(batch, result);
+    PQclear(result);
+  }
+  dequeue_batch(connection);
+  if (!bulk->is_broken) watch_socket(connection);
+  report_bulk(connection, batch);
   PQclear(bulk->sync_result);
   free(bulk->results);
-  dequeue_batch(connection);
-  if (healthy) {
-    watch_socket(connection);
-    connection->is_failing = session_is_spoiled(batch) || session_is_ending(batch);
-    complete_batch(batch);
-    healthy = !connection->is_failing;
-  } else if (batch->failed && strncmp(batch->failure.sqlstate, "08", 2) != 0 &&
-             strcmp(batch->failure.sqlstate, "00000") != 0) {
-    complete_batch(batch); /* PostgreSQL answered with an error before it closed */
-  } else {
-    fail_batch(batch, DB_UNKNOWN, "the connection to PostgreSQL was lost");
-  }
+  /* The worker may have read what belongs to the batches after this one. */
+  bool healthy = !bulk->is_broken && !connection->is_failing;
+  if (healthy) healthy = drain_results(connection);
+  restart_answer_timer(connection);
   end_dispatch(connection, healthy);
 }
 
-static void send_bulk(struct db_connection *connection, struct db_batch *batch,
-                      const struct db_call *calls, unsigned count) {
+/* Lends the session to a worker for the oldest batch: to send `calls`, or, when they are NULL, only
+ * to receive what is still to come. */
+static void lend_session(struct db_connection *connection, const struct db_call *calls) {
+  struct db_batch *batch = connection->head;
   unwatch_socket(connection);
   ev_timer_stop(connection->options.loop, &connection->answer_timer);
   set_state(connection, DB_BULK);
   connection->bulk =
-      (struct bulk_job){.job = {.run = run_bulk, .done = bulk_done},
-                        .connection = connection,
-                        .batch = batch,
-                        .calls = calls,
-                        .count = count,
-                        .results = memory_allocate_zeroed(count, sizeof(PGresult *))};
+      (struct db_bulk){.job = {.run = db_bulk_run, .done = bulk_done},
+                       .pg = connection->pg,
+                       .batch = batch,
+                       .statements = connection->options.statements,
+                       .calls = calls,
+                       .count = batch->call_count,
+                       .answered = batch->answered,
+                       .results = memory_allocate_zeroed(batch->call_count, sizeof(PGresult *))};
   worker_pool_submit(connection->options.bulk_workers, &connection->bulk.job);
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *watcher, int events) {
+  struct db_connection *connection = watcher->data;
+  int waiting = 0;
+  (void)loop;
+  (void)events;
+  if (ioctl(watcher->fd, FIONREAD, &waiting) == 0) connection->unparsed += (size_t)waiting;
+  if (connection->head == NULL) connection->unparsed = 0; /* notifications */
+  if (connection->unparsed > BULK_RESULT_BYTES && !connection->is_failing) {
+    lend_session(connection, NULL);
+    return;
+  }
+  connection->dispatching = true;
+  bool healthy = PQconsumeInput(connection->pg) == 1;
+  drain_notifications(connection);
+  healthy = drain_results(connection) && healthy;
+  if (healthy && !connection->close_requested) healthy = flush_output(connection);
+  end_dispatch(connection, healthy);
 }
 
 /* ------------------------------------------------------------------ sending */
@@ -446,7 +436,7 @@ void db_connection_send(struct db_connection *connection, struct db_batch *batch
   enqueue_batch(connection, batch, count);
   metric_add(connection->statements_total, count);
   if (bytes > BULK_PARAMETER_BYTES && connection->in_flight == 1) {
-    send_bulk(connection, batch, calls, count);
+    lend_session(connection, calls);
     return;
   }
   bool healthy = true;
@@ -488,9 +478,15 @@ static void connect_done(struct db_connect *connect) {
   }
   if (connect->pg == NULL) {
     set_state(connection, DB_DOWN);
+    connection->dispatching = true;
     report_state(connection, false, connect->error);
+    connection->dispatching = false;
     free(connect->error);
-    if (connection->state != DB_CLOSED) schedule_retry(connection);
+    if (connection->close_requested) {
+      finish_closing(connection, false);
+    } else {
+      schedule_retry(connection);
+    }
     return;
   }
   connection->pg = connect->pg;
@@ -503,7 +499,9 @@ static void connect_done(struct db_connect *connect) {
   report_state(connection, true, NULL);
 }
 
-static void start_connecting(struct db_connection *connection) {
+/* The worker ends the `lost` session first (NULL: there is none): giving back large buffers takes
+ * its time. */
+static void start_connecting(struct db_connection *connection, PGconn *lost) {
   connection->connect =
       (struct db_connect){.conninfo = connection->options.conninfo,
                           .application_name = connection->options.application_name,
@@ -512,6 +510,7 @@ static void start_connecting(struct db_connection *connection) {
                           .statement_count = connection->options.statement_count,
                           .timeout_ms = connection->options.connect_timeout_ms,
                           .done = connect_done,
+                          .lost = lost,
                           .owner = connection};
   db_connect_start(connection->options.connect_workers, &connection->connect);
 }
@@ -519,16 +518,19 @@ static void start_connecting(struct db_connection *connection) {
 static void on_retry(struct ev_loop *loop, ev_timer *timer, int events) {
   (void)loop;
   (void)events;
-  start_connecting(timer->data);
+  start_connecting(timer->data, NULL);
 }
 
-static void drop_session(struct db_connection *connection) {
+/* Takes the session away; the caller ends it. */
+static PGconn *detach_session(struct db_connection *connection) {
+  PGconn *pg = connection->pg;
   unwatch_socket(connection);
   ev_timer_stop(connection->options.loop, &connection->answer_timer);
   ev_idle_stop(connection->options.loop, &connection->deferred);
   connection->is_failing = false;
-  PQfinish(connection->pg);
+  connection->unparsed = 0;
   connection->pg = NULL;
+  return pg;
 }
 
 /* Detaches what was in flight and reports it; callbacks may send elsewhere meanwhile. */
@@ -544,6 +546,13 @@ static void fail_in_flight(struct db_connection *connection, const char *reason)
   }
 }
 
+/* A worker that is still connecting frees it when it returns (connect_done). */
+static void finish_closing(struct db_connection *connection, bool worker_has_it) {
+  set_state(connection, DB_CLOSED);
+  fail_in_flight(connection, "the node is stopping");
+  if (!worker_has_it) free_connection(connection);
+}
+
 /* `reason` NULL: a planned replacement of an idle session, which is nobody's news. */
 static void lose_connection(struct db_connection *connection, const char *reason) {
   char *text = memory_copy_text(reason ? reason : "");
@@ -551,7 +560,7 @@ static void lose_connection(struct db_connection *connection, const char *reason
   for (char *c = text; *c; c++) {
     if (*c == '\n') *c = ' ';
   }
-  drop_session(connection);
+  PGconn *lost = detach_session(connection);
   set_state(connection, DB_CONNECTING);
   connection->dispatching = true;
   if (reason) report_state(connection, false, text);
@@ -559,11 +568,11 @@ static void lose_connection(struct db_connection *connection, const char *reason
   connection->dispatching = false;
   free(text);
   if (connection->close_requested) {
-    connection->close_requested = false;
-    db_connection_close(connection);
+    PQfinish(lost);
+    finish_closing(connection, false);
     return;
   }
-  start_connecting(connection);
+  start_connecting(connection, lost);
 }
 
 void db_connection_reset(struct db_connection *connection, const char *reason) {
@@ -626,7 +635,7 @@ struct db_connection *db_connection_open(const struct db_connection_options *opt
   connection->read_watcher.data = connection->write_watcher.data = connection;
   connection->retry_timer.data = connection->answer_timer.data = connection;
   connection->deferred.data = connection;
-  start_connecting(connection);
+  start_connecting(connection, NULL);
   return connection;
 }
 
@@ -639,8 +648,6 @@ void db_connection_close(struct db_connection *connection) {
   bool worker_has_it =
       (state == DB_CONNECTING || state == DB_DOWN) && !ev_is_active(&connection->retry_timer);
   ev_timer_stop(connection->options.loop, &connection->retry_timer);
-  if (connection->pg) drop_session(connection);
-  set_state(connection, DB_CLOSED);
-  fail_in_flight(connection, "the node is stopping");
-  if (!worker_has_it) free_connection(connection);
+  if (connection->pg) PQfinish(detach_session(connection));
+  finish_closing(connection, worker_has_it);
 }

@@ -3,8 +3,8 @@
  * Work is sent as batches: some prepared statements with binary parameters and one Sync, which
  * makes a batch one transaction. Several batches may be in flight; they finish in order. Connecting
  * (names, TLS, authentication, preparing) blocks and so happens on a worker thread. A batch whose
- * parameters are large is sent and awaited on a worker thread too, since libpq copies what it
- * sends. */
+ * parameters are large is sent and awaited on a worker thread too, and so is a large result
+ * received, since libpq copies what it sends and receives. */
 #ifndef PGCURSUS_DB_CONNECTION_H
 #define PGCURSUS_DB_CONNECTION_H
 
@@ -59,6 +59,9 @@ struct db_batch {
   void (*on_result)(struct db_batch *batch, unsigned call, const PGresult *result);
   void (*on_done)(struct db_batch *batch, enum db_outcome outcome,
                   const struct db_failure *failure);
+  /* on_result touches nothing but the batch's own struct: large results are given to it on a worker
+   * thread. */
+  bool results_on_worker;
   /* private to db/connection.c */
   struct db_batch *next;
   unsigned call_count;
@@ -73,7 +76,8 @@ struct db_batch {
 struct db_connection_options {
   struct ev_loop *loop;
   struct worker_pool *connect_workers; /* for connecting */
-  struct worker_pool *bulk_workers;    /* for batches with large parameters */
+  struct worker_pool *bulk_workers;    /* for batches with large parameters or results; must
+                                        * be stopped before the connection is closed */
   const char *conninfo;
   const char *application_name;
   const char *const *setup; /* SQL run after connecting, ended by NULL */
@@ -103,7 +107,7 @@ struct db_connection *db_connection_open(const struct db_connection_options *opt
 enum db_connection_state {
   DB_CONNECTING, /* the first attempt since the start or since a loss: worth waiting for */
   DB_READY,
-  DB_BULK, /* a worker thread has it for a large batch */
+  DB_BULK, /* a worker thread has it for a large batch or result */
   DB_DOWN, /* an attempt has failed; attempts go on */
   DB_CLOSED,
 };

@@ -280,7 +280,7 @@ static void open_session(struct control *control, struct session *session) {
   const struct db_connection_options connection_options = {
       .loop = options->loop,
       .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
+      .bulk_workers = options->bulk_workers,
       .conninfo = options->conninfo,
       .application_name = options->application_name,
       .setup = control->setup,

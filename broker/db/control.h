@@ -56,6 +56,7 @@ struct control_call {
 struct control_options {
   struct ev_loop *loop;
   struct worker_pool *connect_workers;
+  struct worker_pool *bulk_workers;
   const char *conninfo;
   const char *application_name;
   struct db_health *health;

@@ -318,6 +318,7 @@ static void send_query(struct read_session *session, struct query *query) {
   p[4] = db_int8(&s[4], query->max_bytes);
   query->call = (struct db_call){.statement = STATEMENT_FETCH, .parameters = query->parameters};
   query->batch.on_result = on_query_result;
+  query->batch.results_on_worker = true;
   query->batch.on_done = on_query_done;
   metric_add(session->pool->queries_total, 1);
   db_connection_send(session->connection, &query->batch, &query->call, 1);
@@ -463,7 +464,7 @@ static void open_session(struct read_pool *pool, struct read_session *session) {
   const struct db_connection_options connection_options = {
       .loop = options->loop,
       .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
+      .bulk_workers = options->bulk_workers,
       .conninfo = options->conninfo,
       .application_name = options->application_name,
       .setup = pool->setup,

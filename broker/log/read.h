@@ -68,6 +68,7 @@ struct read_request {
 struct read_options {
   struct ev_loop *loop;
   struct worker_pool *connect_workers;
+  struct worker_pool *bulk_workers;
   const char *conninfo;
   const char *application_name;
   struct db_health *health;
