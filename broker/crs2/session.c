@@ -42,6 +42,8 @@ struct session {
   enum session_state state;
   enum compression compression;
   enum command_numbering numbering;
+  const struct command *command; /* of the frame whose payload is awaited */
+  struct frame_header header;    /* likewise */
   struct call *call;             /* the request in progress */
   struct session_stream *stream; /* SESSION_STREAMING */
   bool processing;               /* inside process(): answers that come at once must not recurse */
@@ -225,46 +227,53 @@ static void read_payload_done(struct worker_job *job) {
   dispatch(call_of_job(job));
 }
 
-/* Starts the next request when it is there. False when there is none, or the connection was closed.
- */
-static bool start_request(struct session *session) {
+/* Takes the next header off the input, so that a payload then lies alone in its block and is handed
+ * over without a copy. False when there is none yet, or the connection was closed. */
+static bool take_header(struct session *session) {
   struct connection *connection = session->connection;
   struct slice input = connection_input(connection);
-  watch_frame(session, input.length > 0);
   if (input.length < FRAME_HEADER_SIZE) {
     /* The first byte starts the frame's time, so it must not pass unnoticed. */
     connection_want_input(connection, input.length ? FRAME_HEADER_SIZE : 1);
     return false;
   }
-  struct frame_header header;
   const char *reason =
-      frame_decode_header(input.data, session->compression, session->numbering, &header);
-  const struct command *command = NULL;
-  if (reason == NULL && header.kind != FRAME_REQUEST) reason = "not a request";
+      frame_decode_header(input.data, session->compression, session->numbering, &session->header);
+  if (reason == NULL && session->header.kind != FRAME_REQUEST) reason = "not a request";
   if (reason == NULL) {
-    command = command_find(command_from_wire(session->numbering, header.command));
-    if (command == NULL) reason = "not a command";
+    session->command = command_find(command_from_wire(session->numbering, session->header.command));
+    if (session->command == NULL) reason = "not a command";
   }
   if (reason) {
     cut_off(session, reason);
     return false;
   }
-  size_t size = FRAME_HEADER_SIZE + (size_t)header.encoded_length;
-  if (input.length < size) {
-    connection_want_input(connection, size);
+  connection_consume(connection, FRAME_HEADER_SIZE);
+  return true;
+}
+
+/* Starts the next request when it is there. False when there is none, or the connection was closed.
+ */
+static bool start_request(struct session *session) {
+  struct connection *connection = session->connection;
+  watch_frame(session, session->command != NULL || connection_input(connection).length > 0);
+  if (session->command == NULL && !take_header(session)) return false;
+  uint32_t length = session->header.encoded_length;
+  if (connection_input(connection).length < length) {
+    connection_want_input(connection, length);
     return false;
   }
   connection_set_deadline(connection, 0);
   session->frame_started = false;
   struct call *call = call_create(session->crs2, session);
-  call->command = command;
-  call->header = header;
+  call->command = session->command;
+  call->header = session->header;
   call->numbering = session->numbering;
-  connection_consume(connection, FRAME_HEADER_SIZE);
-  connection_take_input(connection, header.encoded_length, &call->encoded);
-  call->charged = header.encoded_length;
+  session->command = NULL;
+  connection_take_input(connection, length, &call->encoded);
+  call->charged = length;
   session->call = call;
-  if (header.decoded_length > LARGE_REQUEST_BYTES) {
+  if (call->header.decoded_length > LARGE_REQUEST_BYTES) {
     call->job.run = run_read_payload;
     call->job.done = read_payload_done;
     worker_pool_submit(session->crs2->workers, &call->job);
