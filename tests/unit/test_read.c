@@ -373,19 +373,34 @@ static void errors_that_pass_are_told_from_those_that_do_not(void **state) {
   static const struct {
     const char *sqlstate;
     enum read_status status;
-  } cases[] = {{"57014", READ_UNAVAILABLE}, {"53200", READ_UNAVAILABLE},
-               {"57P01", READ_UNAVAILABLE}, {"08006", READ_UNAVAILABLE},
-               {"42883", READ_FAILED},      {"XX001", READ_FAILED}};
+  } cases[] = {{"57014", READ_UNAVAILABLE},
+               {"53200", READ_UNAVAILABLE},
+               {"08006", READ_UNAVAILABLE},
+               {"42883", READ_FAILED},
+               {"XX001", READ_FAILED}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct reader *reader = read_some(0);
     turn();
     db_fixture_refuse(session, 0, cases[i].sqlstate, "m", "");
     assert_told(reader, cases[i].status);
   }
-  struct reader *reader = read_some(0);
+}
+
+static void readers_whose_session_ended_ask_again(void **state) {
+  (void)state;
+  cache_batch(0, 10);
+  struct reader *first = read_from(0, 20, 1 << 20), *second = read_from(10, 5, 1 << 20);
   turn();
+  db_fixture_refuse(session, 0, "57P01", "the server stops", "");
   db_fixture_lose(session);
-  assert_told(reader, READ_UNAVAILABLE);
+  assert_int_equal(first->answers + second->answers, 0);
+  db_fixture_make_ready(session);
+  assert_int_equal(session->in_flight, 1);
+  assert_int_equal(asked(0, ASKED_OFFSET), 10);
+  answer_with(batches(10, 1, 10, 1, 20));
+  assert_told(first, READ_OK);
+  assert_int_equal(first->batch_count, 2);
+  assert_told(second, READ_OK);
 }
 
 static void readers_wait_for_a_session_that_is_connecting(void **state) {
@@ -407,11 +422,11 @@ static void readers_fail_when_all_sessions_are_down(void **state) {
   turn();
   assert_int_equal(db_fixture[1]->in_flight, 1); /* one is enough */
   db_fixture_lose(db_fixture[1]);
-  assert_told(first, READ_UNAVAILABLE);
   struct reader *second = read_some(0);
   turn();
-  assert_int_equal(second->answers, 0);
+  assert_int_equal(first->answers + second->answers, 0);
   db_fixture_make_down(db_fixture[1]);
+  assert_told(first, READ_UNAVAILABLE);
   assert_told(second, READ_UNAVAILABLE);
   struct reader *third = read_some(0);
   turn();
@@ -517,6 +532,7 @@ int main(void) {
       ONE(a_log_that_is_gone_is_stale_and_leaves_the_cache),
       ONE(damaged_rows_fail_the_read_only),
       ONE(errors_that_pass_are_told_from_those_that_do_not),
+      ONE(readers_whose_session_ended_ask_again),
       ONE(readers_wait_for_a_session_that_is_connecting),
       TWO(readers_fail_when_all_sessions_are_down),
       ONE(a_deadline_that_passes_before_the_query_is_sent_ends_the_read),
