@@ -63,5 +63,6 @@ void db_bulk_run(struct worker_job *job) {
   struct db_bulk *bulk = (struct db_bulk *)job;
   PQsetnonblocking(bulk->pg, 0);
   bulk->is_broken = (bulk->calls && !send_calls(bulk)) || !receive_results(bulk);
+  if (PQstatus(bulk->pg) != CONNECTION_OK) bulk->is_broken = true;
   if (!bulk->is_broken) PQsetnonblocking(bulk->pg, 1);
 }

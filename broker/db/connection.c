@@ -248,6 +248,7 @@ static bool drain_results(struct db_connection *connection) {
       if (spoiled || ending) connection->is_failing = true; /* the callback must send nothing new */
       complete_batch(batch);
       if (spoiled || ending) return false;
+      if (connection->state != DB_READY) return true; /* the callback's batch has it now */
       continue;
     }
     take_result(batch, result);
@@ -321,12 +322,11 @@ static void on_notice(void *argument, const PGresult *result) {
 
 /* ------------------------------------------------------------------ large batches, on a worker */
 
-static void report_bulk(struct db_connection *connection, struct db_batch *batch) {
-  const struct db_bulk *bulk = &connection->bulk;
-  bool was_refused = batch->failed && strncmp(batch->failure.sqlstate, "08", 2) != 0 &&
-                     strcmp(batch->failure.sqlstate, "00000") != 0;
-  if (!bulk->is_broken) {
-    if (bulk->sync_result) record_failure(batch, bulk->sync_result);
+/* The callback may send, and so lend the session again: nothing of the last loan is looked at after
+ * it. */
+static void report_bulk(struct db_connection *connection, struct db_batch *batch, bool is_broken,
+                        bool was_refused) {
+  if (!is_broken) {
     connection->is_failing = session_is_spoiled(batch) || session_is_ending(batch);
     complete_batch(batch);
   } else if (was_refused) {
@@ -335,6 +335,22 @@ static void report_bulk(struct db_connection *connection, struct db_batch *batch
     /* An error after the last call with which the session ends may have come after the commit. */
     fail_batch(batch, DB_UNKNOWN, "the connection to PostgreSQL was lost");
   }
+}
+
+/* Gives the results to their batch; true when PostgreSQL reported that a call failed. */
+static bool take_bulk_results(struct db_connection *connection, struct db_batch *batch) {
+  struct db_bulk *bulk = &connection->bulk;
+  for (batch->answered = 0; batch->answered < bulk->count; batch->answered++) {
+    PGresult *result = bulk->results[batch->answered];
+    if (result) take_result(batch, result);
+    PQclear(result);
+  }
+  bool was_refused = batch->failed && strncmp(batch->failure.sqlstate, "08", 2) != 0 &&
+                     strcmp(batch->failure.sqlstate, "00000") != 0;
+  if (bulk->sync_result) record_failure(batch, bulk->sync_result);
+  PQclear(bulk->sync_result);
+  free(bulk->results);
+  return was_refused;
 }
 
 static struct db_connection *connection_of_job(struct worker_job *job) {
@@ -351,20 +367,18 @@ static void bulk_done(struct worker_job *job) {
   if (bulk->largest_row > connection->largest_message) {
     connection->largest_message = bulk->largest_row;
   }
-  for (batch->answered = 0; batch->answered < bulk->count; batch->answered++) {
-    PGresult *result = bulk->results[batch->answered];
-    if (result) take_result(batch, result);
-    PQclear(result);
-  }
+  bool is_broken = bulk->is_broken;
+  bool was_refused = take_bulk_results(connection, batch);
   dequeue_batch(connection);
-  if (!bulk->is_broken) watch_socket(connection);
-  report_bulk(connection, batch);
-  PQclear(bulk->sync_result);
-  free(bulk->results);
-  /* The worker may have read what belongs to the batches after this one. */
-  bool healthy = !bulk->is_broken && !connection->is_failing;
-  if (healthy) healthy = drain_results(connection);
-  restart_answer_timer(connection);
+  connection->is_failing = is_broken; /* callbacks must send nothing on it */
+  if (!is_broken) watch_socket(connection);
+  report_bulk(connection, batch, is_broken, was_refused);
+  bool healthy = !is_broken && !connection->is_failing;
+  if (healthy && connection->state == DB_READY) {
+    /* The worker may have read what belongs to the batches after this one. */
+    healthy = drain_results(connection);
+    if (connection->state == DB_READY) restart_answer_timer(connection);
+  }
   end_dispatch(connection, healthy);
 }
 
@@ -402,7 +416,9 @@ static void on_readable(struct ev_loop *loop, ev_io *watcher, int events) {
   bool healthy = PQconsumeInput(connection->pg) == 1;
   drain_notifications(connection);
   healthy = drain_results(connection) && healthy;
-  if (healthy && !connection->close_requested) healthy = flush_output(connection);
+  if (healthy && !connection->close_requested && connection->state == DB_READY) {
+    healthy = flush_output(connection);
+  }
   end_dispatch(connection, healthy);
 }
 
