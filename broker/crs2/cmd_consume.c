@@ -229,6 +229,12 @@ static void fail_read(struct consume *consume, const struct read_result *result)
   }
 }
 
+static void look_again(struct consume *consume) {
+  drop_sources(consume);
+  consume_answer_release(&consume->answer);
+  find_topics(consume);
+}
+
 /* The log went away between the look at the topic and the read: look again. */
 static void read_stale(struct consume *consume) {
   struct topics *topics = consume->call->crs2->topics;
@@ -241,9 +247,27 @@ static void read_stale(struct consume *consume) {
     call_fail(call, "coordinator_not_available", FIELD_TEXT("reason", "the topic keeps changing"));
     return;
   }
-  drop_sources(consume);
-  consume_answer_release(&consume->answer);
-  find_topics(consume);
+  look_again(consume);
+}
+
+/* While a client waited, what its topics allow may have changed. */
+static bool sources_are_current(const struct consume *consume) {
+  for (unsigned i = 0; i < consume->source_count; i++) {
+    const struct topic *topic = consume->sources[i].topic;
+    const struct topic *known = topics_find(consume->call->crs2->topics, slice_text(topic->name));
+    if (known == NULL || known->log_id != topic->log_id || known->revision != topic->revision) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void go_on(struct consume *consume) {
+  if (sources_are_current(consume)) {
+    begin_round(consume);
+  } else {
+    look_again(consume);
+  }
 }
 
 static void end_round(struct consume *consume) {
@@ -252,7 +276,7 @@ static void end_round(struct consume *consume) {
   if (!may_wait) {
     answer(consume);
   } else if (consume->woken) {
-    begin_round(consume);
+    go_on(consume);
   }
 }
 
@@ -313,7 +337,7 @@ static void on_wake(struct wake_waiter *waiter) {
   struct source *source = (struct source *)waiter;
   struct consume *consume = source->consume;
   consume->woken = true;
-  if (!consume->reading) begin_round(consume);
+  if (!consume->reading) go_on(consume);
 }
 
 static void on_time_over(struct ev_loop *loop, ev_timer *timer, int events) {

@@ -108,3 +108,24 @@ def test_ping(cli):
 def test_bench_prints_a_table(cli, kind):
     status, out, errors = cli("bench", kind, "--help")
     assert status == 0 and (out or errors)
+
+
+def test_a_topic_is_altered_truncated_and_deleted(cli, new_name):
+    topic = new_name()
+    assert cli("topic", "create", topic, "-p", 1)[0] == 0
+    assert cli("produce", topic, data=b"x\n")[0] == 0
+    status, out, _ = cli("topic", "alter", topic, "--min-in-sync-replicas", 2, "--retention-hours", 3)
+    assert (status, out.splitlines()[-1].decode()) == (
+        0, f"OK topic={topic} min_in_sync_replicas=2 effective_min_in_sync_replicas=2")
+    status, out, errors = cli("topic", "truncate", topic, "--expected-revision", 1)
+    assert (status, out) == (1, b"") and "topic_revision_conflict" in errors
+    status, out, _ = cli("topic", "truncate", topic)
+    assert (status, out.decode()) == (
+        0, f"OK topic={topic} truncated=true revision=4 lifecycle_epoch=2 leo=0 hwm=0\n")
+    assert cli("consume", topic, "-p", 0, "-e")[:2] == (0, b"")
+    assert cli("topic", "delete", topic)[:2] == (0, f"OK topic={topic} deleted=true\n".encode())
+    status, out, errors = cli("topic", "delete", topic)
+    assert (status, out) == (1, b"") and "topic_not_found" in errors
+    assert cli("topic", "delete", "--if-exists", topic)[:2] == (0, f"OK topic={topic} deleted=false\n".encode())
+    status, _, errors = cli("topic", "alter", topic, "--retention-hours", 1)
+    assert status == 1 and "topic_not_found" in errors, "altering must not create"

@@ -1,6 +1,7 @@
 """Who may do what: authentication, the permission matrix, topic policies, and in which order they are looked at."""
 
 import itertools
+import time
 
 import pytest
 
@@ -286,6 +287,22 @@ def test_a_changed_policy_counts_at_once(as_user, new_name):
         admin.call("CREATE", topic=topic, auth_policy=policy)
         error = refusal_of(publisher, "PUBLISH", dict(topic=topic, producerId="p", message="x"))
         assert (error and error.code) == code
+
+
+@pytest.mark.parametrize("pattern", [False, True], ids=["literal", "pattern"])
+def test_a_long_poll_gets_nothing_that_was_forbidden_while_it_waited(as_user, new_name, pattern):
+    admin, writer, reader = as_user("administrator"), as_user("writer"), as_user("reading-member")
+    topic = new_name()
+    admin.call("CREATE", topic=topic, partitions=1)
+    reader.consume(topic)
+    asked = topic[:-1] + "?" if pattern else topic
+    waiting = reader.send("CONSUME", dict(topic=asked, partition=0, offset=0, member="m", wait_ms=20000))
+    time.sleep(0.2)
+    admin.call("CREATE", topic=topic, auth_policy="deny_read")
+    writer.publish(topic, "secret")
+    with pytest.raises(BrokerError) as caught:
+        reader.answer(waiting)
+    assert (caught.value.code, caught.value.fields["operation"]) == ("NOT_AUTHORIZED_FOR_TOPIC", "read")
 
 
 # ---- the order of checks --------------------------------------------------------------------------
