@@ -18,6 +18,9 @@ GRANT SELECT ON pgcursus.schema_migrations, pgcursus.schema_files TO pgcursus_br
 
 GRANT EXECUTE ON FUNCTION
   pgcursus.append, pgcursus.note_standbys, pgcursus.fetch_batches, pgcursus.partition_ends,
+  pgcursus.append_transactional, pgcursus.lock_transactions, pgcursus.init_producer_id,
+  pgcursus.begin_transaction, pgcursus.stage_offsets, pgcursus.end_transaction,
+  pgcursus.transaction_status, pgcursus.list_transactions,
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics,
   pgcursus.register_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
   pgcursus.check_group_topic, pgcursus.group_status, pgcursus.list_groups, pgcursus.beat_members,
@@ -32,11 +35,12 @@ GRANT EXECUTE ON FUNCTION pgcursus.login_users TO pgcursus_broker;
 
 -- Steps of housekeeping.
 GRANT EXECUTE ON FUNCTION
-  pgcursus.remove_old_logs, pgcursus.expire_group_members, pgcursus.trim_offset_commits
+  pgcursus.remove_old_logs, pgcursus.expire_group_members, pgcursus.trim_offset_commits,
+  pgcursus.abort_overdue_transactions
 TO pgcursus_broker;
 
 GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records,
-  pgcursus.groups, pgcursus.group_lag TO pgcursus_reader;
+  pgcursus.groups, pgcursus.group_lag, pgcursus.transactions TO pgcursus_reader;
 GRANT EXECUTE ON FUNCTION pgcursus.read TO pgcursus_reader;
 
 GRANT EXECUTE ON FUNCTION pgcursus.publish, pgcursus.commit_offset TO pgcursus_writer;

@@ -12,7 +12,10 @@
 --                                log_id starts at 1, so these keys are 65536 and above.
 --   1                            creating and patching topics
 --   negative                     a consumer group, by the hash of its name (group_lock_key): shared by
---                                commits of offsets, exclusive for whatever moves its generation
+--                                commits of offsets, exclusive for whatever moves its generation;
+--                                or a transactional id, likewise (transaction_lock_key): shared by appends
+--                                to its transaction, exclusive for what changes its epoch or state.
+--   Taken in the order: transactional ids, groups, partitions; several of a kind by their keys.
 -- The two-integer key space is separate: (1885823843, 1) migrating, (1885823843, 2) housekeeping.
 
 CREATE SEQUENCE pgcursus.log_ids AS bigint MAXVALUE 140737488355327;  -- 47 bits: see the lock key

@@ -22,7 +22,7 @@ CREATE TABLE pgcursus.record_batches (
   partition          int         NOT NULL,
   record_count       int         NOT NULL,
   byte_count         int         NOT NULL,  -- payloads and keys
-  kind               smallint    NOT NULL,  -- 0 data, 1 control marker of a transaction
+  kind               smallint    NOT NULL,  -- 0 data; markers: 1 commit, 2 abort
   idempotent         boolean     NOT NULL,  -- the producer columns are deduplication state
   producer_epoch     bigint,
   first_sequence     bigint,

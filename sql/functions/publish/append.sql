@@ -38,7 +38,7 @@ CREATE OR REPLACE FUNCTION pgcursus.append(
   _payloads bytea[], _keys bytea[], _timestamps bigint[], _sequences bigint[],
   _producer_ids text[], _producer_epochs bigint[], _event_types text[],
   _schema_versions bigint[], _aggregate_versions bigint[], _metadata text[],
-  _event_ids text[], _payload_digests text[])
+  _event_ids text[], _payload_digests text[], _transaction_id bigint DEFAULT NULL)
 RETURNS pgcursus.append_result
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pgcursus, pg_catalog, pg_temp
@@ -178,12 +178,12 @@ BEGIN
     log_id, base_offset, last_offset, appended_at, partition, record_count, byte_count, kind,
     idempotent, producer_epoch, first_sequence, last_sequence, producer_id, payloads, keys,
     timestamps, sequences, producer_ids, producer_epochs, event_types, schema_versions,
-    aggregate_versions, metadata, event_ids, payload_digests)
+    aggregate_versions, metadata, event_ids, payload_digests, transaction_id)
   VALUES (
     _log_id, _base_offset, _last_offset, _appended_at, _partition, _record_count, _byte_count, 0,
     _idempotent, _producer_epoch, _first_sequence, _last_sequence, _producer_id, _payloads, _keys,
     _timestamps, _sequences, _producer_ids, _producer_epochs, _event_types, _schema_versions,
-    _aggregate_versions, _metadata, _event_ids, _payload_digests);
+    _aggregate_versions, _metadata, _event_ids, _payload_digests, _transaction_id);
   RETURN ROW(0, _base_offset, _last_offset, _record_count, _appended_at, NULL, NULL)::append_result;
 END
 $$;

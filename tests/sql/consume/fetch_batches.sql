@@ -52,7 +52,7 @@ SELECT is(pg_temp.bases(2, 1), '2', 'a_gap_before_does_not_count_as_records');
 -- Transactions bound what is stable and tell each batch's state.
 INSERT INTO transaction_states (transactional_id, producer_id, producer_epoch, state, deadline)
 VALUES ('x', 'p', 1, 'open', 'infinity') RETURNING transaction_id AS xid \gset
-INSERT INTO transaction_partitions VALUES (:xid, :log, 0, 5, false);
+INSERT INTO transaction_partitions VALUES (:xid, :log, 0, 5, NULL, false);
 UPDATE record_batches SET transaction_id = :xid WHERE log_id = :log AND base_offset = 5;
 SELECT is(pg_temp.bounds(:log, 0, 8), '(t,2,8,5,)', 'an_open_transaction_bounds_the_stable_offset');
 CREATE FUNCTION pg_temp.states() RETURNS text LANGUAGE sql AS $$

@@ -43,7 +43,7 @@ SELECT lives_ok($$SELECT * FROM read('t', 0, 0, 10, 'READ_UNCOMMITTED')$$,
 SELECT pg_temp.append('t', ARRAY[p], 2) FROM unnest('{p,x,q,m}'::text[]) p \g /dev/null
 INSERT INTO transaction_states (transactional_id, producer_id, producer_epoch, state, deadline)
 VALUES ('x', 'p', 1, 'open', 'infinity') RETURNING transaction_id AS xid \gset
-INSERT INTO transaction_partitions VALUES (:xid, :log, 2, 1, false);
+INSERT INTO transaction_partitions VALUES (:xid, :log, 2, 1, NULL, false);
 UPDATE record_batches SET transaction_id = :xid
  WHERE log_id = :log AND partition = 2 AND base_offset = 1;
 SELECT is(pg_temp.got(_partition => 2), '0:p', 'read_committed_stops_at_an_open_transaction');

@@ -1,0 +1,129 @@
+-- append_transactional: appends one record to a partition in an open transaction, once per request.
+--
+-- Arguments: _log_id, _revision, _partition, _min_insync  as append() has them;
+--            _transactional_id, _producer_id, _producer_epoch  the transaction;
+--            _requested_partition  what the client asked for; -1: left to the broker;
+--            _client_sequence      the client's number of the request;
+--            _payload ... _metadata  the record; NULL: it has none.
+-- Returns:   as append(), and status
+--             9 no such transactional id, or it has expired;
+--            10 fenced: current_value is the current epoch;
+--            11 not open: current_value is 0 never begun, 1 prepare_commit, 2 prepare_abort,
+--               3 committed, 4 aborted;
+--            12 the deadline has passed: the transaction is to be aborted before anything else;
+--            13 a request of this number had other content;
+--            14 more records or bytes than a transaction may hold: expected_value is the limit.
+--            1 (duplicate) when the request has been served before: nothing is appended.
+-- Errors:    as append(); serialization_failure when the same request is being served in another
+--            partition: try again.
+-- Tables:    producers, transaction_states, topic_definitions, partition_states (read), record_batches,
+--            transaction_requests, transaction_partitions (read, written).
+--
+-- The transaction cannot end meanwhile: that takes its advisory lock exclusively, this takes it shared.
+-- The stored sequence counts the transaction's records of the partition, under the partition's lock.
+CREATE OR REPLACE FUNCTION pgcursus.append_transactional(
+  _log_id bigint, _revision bigint, _partition int, _min_insync int, _transactional_id text,
+  _producer_id text, _producer_epoch bigint, _requested_partition int, _client_sequence bigint,
+  _payload bytea, _key bytea, _event_type text, _schema_version bigint, _aggregate_version bigint,
+  _metadata text)
+RETURNS pgcursus.append_result
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pgcursus, pg_catalog, pg_temp
+AS $$
+DECLARE
+  _transaction record;
+  _known_at    int;     -- the partition and the offset that the same request got before
+  _original    bigint;
+  _status      int;
+  _current     bigint;
+  _expected    bigint;
+  _sequence    bigint;
+  _bytes       bigint := (octet_length(_payload) + coalesce(octet_length(_key), 0))::bigint;
+  _total       bigint;
+  _result      append_result;
+BEGIN
+  -- Tested, not performed, as in append(). Without a record there is no lock, and no append.
+  IF pg_advisory_xact_lock_shared(transaction_lock_key(_transactional_id)) IS NULL
+     OR pg_advisory_xact_lock((_log_id << 16) | (_partition & 65535)) IS NULL OR _bytes IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+      MESSAGE = 'the transaction, log, partition and payload must be given';
+  END IF;
+
+  SELECT p.producer_id, p.producer_epoch, t.transaction_id, t.state, t.deadline
+    INTO _transaction
+    FROM producers p
+    LEFT JOIN transaction_states t
+      ON t.transactional_id = p.transactional_id AND t.producer_epoch = p.producer_epoch
+   WHERE p.transactional_id = _transactional_id AND NOT p.expired;
+  IF NOT FOUND THEN
+    _status := 9;
+  ELSIF _transaction.producer_id <> _producer_id OR _transaction.producer_epoch <> _producer_epoch THEN
+    _status := 10;
+    _current := _transaction.producer_epoch;
+  ELSIF _transaction.state IS DISTINCT FROM 'open' THEN
+    _status := 11;
+    _current := coalesce(array_position(
+      ARRAY['prepare_commit', 'prepare_abort', 'committed', 'aborted'], _transaction.state), 0)::bigint;
+  ELSIF _transaction.deadline <= clock_timestamp() THEN
+    _status := 12;
+  ELSE
+    SELECT r.partition, r.record_offset INTO _known_at, _original
+      FROM transaction_requests r
+     WHERE r.transaction_id = _transaction.transaction_id AND r.log_id = _log_id
+       AND r.requested_partition = _requested_partition AND r.client_sequence = _client_sequence;
+    IF FOUND THEN
+      _status := CASE WHEN is_same_record(_log_id, _known_at, _original, _payload,
+                                          _key, _event_type, _schema_version, _aggregate_version,
+                                          _metadata)
+                      THEN 1 ELSE 13 END;
+    END IF;
+  END IF;
+  IF _status IS NOT NULL THEN
+    RETURN ROW(_status, NULL, _original, 0, NULL, _current, _expected)::append_result;
+  END IF;
+
+  SELECT r.sequence, r.byte_total INTO _sequence, _total
+    FROM transaction_requests r
+   WHERE r.transaction_id = _transaction.transaction_id AND r.log_id = _log_id
+     AND r.partition = _partition
+   ORDER BY r.sequence DESC
+   LIMIT 1;
+  _sequence := coalesce(_sequence, 0) + 1;
+  _total := coalesce(_total, 0) + _bytes;
+  _expected := exceeded_limit(_transaction.transaction_id, _log_id, _partition, _sequence, _total);
+  IF _expected IS NOT NULL THEN
+    RETURN ROW(14, NULL, NULL, 0, NULL, NULL, _expected)::append_result;
+  END IF;
+
+  SELECT a.* INTO _result
+    FROM append(
+           _log_id, _revision, _partition, 1, _bytes::int, false, true, _min_insync, false,
+           _producer_id, _producer_epoch, _sequence, _sequence, ARRAY[_payload],
+           CASE WHEN _key IS NOT NULL THEN ARRAY[_key] END, NULL, NULL, NULL, NULL,
+           CASE WHEN _event_type IS NOT NULL THEN ARRAY[_event_type] END,
+           CASE WHEN _schema_version IS NOT NULL THEN ARRAY[_schema_version] END,
+           CASE WHEN _aggregate_version IS NOT NULL THEN ARRAY[_aggregate_version] END,
+           CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END,
+           NULL, NULL, _transaction.transaction_id) a;
+  IF _result.status <> 0 THEN
+    RETURN _result;
+  END IF;
+
+  INSERT INTO transaction_requests (
+    transaction_id, log_id, partition, sequence, requested_partition, client_sequence,
+    record_offset, byte_total)
+  VALUES (
+    _transaction.transaction_id, _log_id, _partition, _sequence, _requested_partition,
+    _client_sequence, _result.base_offset, _total)
+  ON CONFLICT (transaction_id, log_id, requested_partition, client_sequence) DO NOTHING;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+      MESSAGE = 'the same request has just been served in another partition';
+  END IF;
+  IF _sequence = 1 THEN
+    INSERT INTO transaction_partitions (transaction_id, log_id, partition, first_offset)
+    VALUES (_transaction.transaction_id, _log_id, _partition, _result.base_offset);
+  END IF;
+  RETURN _result;
+END
+$$;

@@ -1,0 +1,33 @@
+-- check_commit: refuses unless an open transaction may be committed (commands-2 4.8).
+--
+-- Arguments: _transaction; _principal: the client's, NULL for nobody.
+-- Returns:   nothing.
+-- Errors:    PC001: transaction_commit_failed {state, reason}. The transaction stays open.
+-- Tables:    transaction_partitions, topic_definitions (read).
+CREATE OR REPLACE FUNCTION pgcursus.check_commit(
+  _transaction pgcursus.transaction_states, _principal text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pgcursus, pg_catalog, pg_temp
+AS $$
+DECLARE
+  _failure text;
+BEGIN
+  SELECT CASE WHEN t.log_id IS NULL THEN 'topic_not_found: a topic of the transaction was deleted or truncated'
+              WHEN p.partition >= t.partition_count THEN format('partition_not_found partition=%s', p.partition)
+              ELSE format('NOT_AUTHORIZED_FOR_TOPIC operation=write topic=%s', t.name)
+         END
+    INTO _failure
+    FROM transaction_partitions p
+    LEFT JOIN topic_definitions t USING (log_id)
+   WHERE p.transaction_id = _transaction.transaction_id
+     AND (t.log_id IS NULL OR p.partition >= t.partition_count OR t.auth_policy = 'deny_write'
+          OR (t.auth_policy = 'acl'
+              AND (_principal IS NULL OR NOT t.write_acl && ARRAY[_principal, '*'])))
+   LIMIT 1;
+  IF _failure IS NOT NULL THEN
+    PERFORM refuse('transaction_commit_failed',
+                   jsonb_build_object('state', 'open', 'reason', _failure));
+  END IF;
+END
+$$;

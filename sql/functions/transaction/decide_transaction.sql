@@ -1,0 +1,91 @@
+-- decide_transaction: ends an open transaction, or goes on ending a prepared one.
+--
+-- Arguments: _transaction  its row, locked, in state open, or prepare_commit or prepare_abort;
+--            _commit       the decision; of a prepared one: the one that was prepared;
+--            _batch        markers to write in one database transaction.
+-- Returns:   more (to be called again), state, the counts, and the partitions that were touched.
+-- Errors:    none of its own.
+-- Tables:    transaction_states, transaction_partitions, record_batches, offset_commits (written),
+--            transaction_requests, transaction_offsets, topic_definitions, partition_states (read).
+--
+-- At READ COMMITTED, under the exclusive lock of the transactional id: nothing is being appended to the
+-- transaction, and what was is visible. Markers are appended under the locks of the partitions, in their
+-- one order. READ COMMITTED is not a concession: the next offset is looked up after the wait for the
+-- partition's lock, which a snapshot taken before would not see. What SERIALIZABLE would add is given by
+-- locks: the transactional id's, the group's row, the partitions'.
+--
+-- With at most _batch partitions all is one database transaction. With more the decision is made durable
+-- first (prepare_commit, prepare_abort), markers follow in batches, and the last batch comes with
+-- the final state, the offsets, and the release of all partitions, so that readers see all of it or
+-- nothing.
+CREATE OR REPLACE FUNCTION pgcursus.decide_transaction(
+  _transaction pgcursus.transaction_states, _commit boolean, _batch int)
+RETURNS pgcursus.transaction_answer
+LANGUAGE plpgsql VOLATILE
+SET search_path = pgcursus, pg_catalog, pg_temp
+AS $$
+DECLARE
+  _answer    transaction_answer;
+  _partition record;
+  _offset    bigint;
+BEGIN
+  _answer.more := (SELECT count(*) > _batch
+                     FROM (SELECT
+                             FROM transaction_partitions p
+                            WHERE p.transaction_id = _transaction.transaction_id
+                              AND p.marker_offset IS NULL
+                            LIMIT _batch + 1) unmarked);
+  _answer.log_ids := '{}';
+  _answer.partitions := '{}';
+  _answer.end_offsets := '{}';
+  FOR _partition IN
+    SELECT p.log_id, p.partition
+      FROM transaction_partitions p
+     WHERE p.transaction_id = _transaction.transaction_id AND p.marker_offset IS NULL
+     ORDER BY p.log_id, p.partition
+     LIMIT _batch
+  LOOP
+    _offset := append_marker(_transaction, _partition.log_id, _partition.partition, _commit);
+    UPDATE transaction_partitions p
+       SET marker_offset = _offset, resolved = (_transaction.state = 'open' AND NOT _answer.more)
+     WHERE p.transaction_id = _transaction.transaction_id AND p.log_id = _partition.log_id
+       AND p.partition = _partition.partition;
+    _answer.log_ids := _answer.log_ids || _partition.log_id;
+    _answer.partitions := _answer.partitions || _partition.partition;
+    _answer.end_offsets := _answer.end_offsets || (_offset + 1);
+  END LOOP;
+
+  IF _transaction.state = 'open' THEN
+    SELECT c.messages, c.participants, c.offsets
+      INTO _transaction.message_count, _transaction.participant_count, _transaction.offset_count
+      FROM transaction_counts(_transaction.transaction_id) c;
+  END IF;
+  IF _answer.more THEN
+    _answer.state := CASE WHEN _commit THEN 'prepare_commit' ELSE 'prepare_abort' END;
+  ELSE
+    IF _transaction.state <> 'open' THEN
+      UPDATE transaction_partitions p
+         SET resolved = true
+       WHERE p.transaction_id = _transaction.transaction_id AND NOT p.resolved;
+      SELECT array_agg(p.log_id), array_agg(p.partition), array_agg(p.marker_offset + 1)
+        INTO _answer.log_ids, _answer.partitions, _answer.end_offsets
+        FROM transaction_partitions p
+       WHERE p.transaction_id = _transaction.transaction_id;
+    END IF;
+    _answer.state := CASE WHEN _commit THEN 'committed' ELSE 'aborted' END;
+  END IF;
+  UPDATE transaction_states t
+     SET state = _answer.state, changed_at = clock_timestamp(),
+         message_count = _transaction.message_count,
+         participant_count = _transaction.participant_count,
+         offset_count = _transaction.offset_count
+   WHERE t.transaction_id = _transaction.transaction_id;
+  IF _answer.state = 'committed' AND _transaction.offset_count > 0 THEN
+    PERFORM apply_staged_offsets(_transaction);
+  END IF;
+  _answer.messages := _transaction.message_count;
+  _answer.participants := _transaction.participant_count;
+  _answer.offsets := _transaction.offset_count;
+  RETURN _answer;
+END
+$$;
