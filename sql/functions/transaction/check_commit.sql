@@ -3,7 +3,7 @@
 -- Arguments: _transaction; _principal: the client's, NULL for nobody.
 -- Returns:   nothing.
 -- Errors:    PC001: transaction_commit_failed {state, reason}. The transaction stays open.
--- Tables:    transaction_partitions, topic_definitions (read).
+-- Tables:    transaction_partitions, topic_definitions (read), and as check_staged_offsets().
 CREATE OR REPLACE FUNCTION pgcursus.check_commit(
   _transaction pgcursus.transaction_states, _principal text)
 RETURNS void
@@ -25,6 +25,9 @@ BEGIN
           OR (t.auth_policy = 'acl'
               AND (_principal IS NULL OR NOT t.write_acl && ARRAY[_principal, '*'])))
    LIMIT 1;
+  IF _failure IS NULL AND _transaction.group_id IS NOT NULL THEN
+    _failure := check_staged_offsets(_transaction);
+  END IF;
   IF _failure IS NOT NULL THEN
     PERFORM refuse('transaction_commit_failed',
                    jsonb_build_object('state', 'open', 'reason', _failure));

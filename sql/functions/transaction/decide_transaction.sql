@@ -15,9 +15,10 @@
 -- locks: the transactional id's, the group's row, the partitions'.
 --
 -- With at most _batch partitions all is one database transaction. With more the decision is made durable
--- first (prepare_commit, prepare_abort), markers follow in batches, and the last batch comes with
--- the final state, the offsets, and the release of all partitions, so that readers see all of it or
--- nothing.
+-- first (prepare_commit, prepare_abort), markers follow in batches, and the last batch comes with the final
+-- state and the release of all partitions, so that readers see all of it or nothing. The offsets go with
+-- the decision: nobody can then read the same input again while markers are written, and what was made of
+-- it is behind the stable end of its partitions until all of it can be read.
 CREATE OR REPLACE FUNCTION pgcursus.decide_transaction(
   _transaction pgcursus.transaction_states, _commit boolean, _batch int)
 RETURNS pgcursus.transaction_answer
@@ -59,6 +60,9 @@ BEGIN
     SELECT c.messages, c.participants, c.offsets
       INTO _transaction.message_count, _transaction.participant_count, _transaction.offset_count
       FROM transaction_counts(_transaction.transaction_id) c;
+    IF _commit AND _transaction.offset_count > 0 THEN
+      PERFORM apply_staged_offsets(_transaction);
+    END IF;
   END IF;
   IF _answer.more THEN
     _answer.state := CASE WHEN _commit THEN 'prepare_commit' ELSE 'prepare_abort' END;
@@ -80,9 +84,6 @@ BEGIN
          participant_count = _transaction.participant_count,
          offset_count = _transaction.offset_count
    WHERE t.transaction_id = _transaction.transaction_id;
-  IF _answer.state = 'committed' AND _transaction.offset_count > 0 THEN
-    PERFORM apply_staged_offsets(_transaction);
-  END IF;
   _answer.messages := _transaction.message_count;
   _answer.participants := _transaction.participant_count;
   _answer.offsets := _transaction.offset_count;

@@ -1,0 +1,52 @@
+-- check_staged_offsets: whether the offsets that a transaction staged may be committed now.
+--
+-- Arguments: _transaction  with a group.
+-- Returns:   NULL, or why not, beginning with the error code.
+-- Errors:    none.
+-- Tables:    transaction_offsets, topic_definitions (read), and as check_commit_fence().
+--
+-- Takes the group's lock, shared, so that the fence holds until the decision is committed.
+CREATE OR REPLACE FUNCTION pgcursus.check_staged_offsets(_transaction pgcursus.transaction_states)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SET search_path = pgcursus, pg_catalog, pg_temp
+AS $$
+DECLARE
+  _staged     record;
+  _fence      commit_fence;
+  _regression text;
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(group_lock_key(_transaction.group_name));
+  FOR _staged IN
+    SELECT t.name, o.log_id, array_agg(o.partition ORDER BY o.partition) AS partitions
+      FROM transaction_offsets o
+      LEFT JOIN topic_definitions t USING (log_id)
+     WHERE o.transaction_id = _transaction.transaction_id
+     GROUP BY t.name, o.log_id
+     ORDER BY o.log_id
+  LOOP
+    IF _staged.name IS NULL THEN
+      RETURN 'topic_not_found: a topic of the staged offsets was deleted or truncated';
+    END IF;
+    _fence := check_commit_fence(_transaction.group_name, _staged.name, _transaction.member_id,
+                                 _transaction.generation, _staged.partitions);
+    IF _fence.code IS NULL AND _fence.group_id <> _transaction.group_id THEN
+      _fence.code := 'group_epoch_mismatch';
+      _fence.fields := jsonb_build_object('group', _transaction.group_name);
+    END IF;
+    IF _fence.code IS NOT NULL THEN
+      RETURN _fence.code || (SELECT coalesce(string_agg(format(' %s=%s', f.key, f.value), '' ORDER BY f.key), '')
+                               FROM jsonb_each_text(_fence.fields) AS f (key, value));
+    END IF;
+  END LOOP;
+  SELECT format('offset_regression partition=%s current=%s got=%s', c.partition, c.current, c.next_offset)
+    INTO _regression
+    FROM (SELECT o.partition, o.next_offset,
+                 committed_offset(_transaction.group_id, o.log_id, o.partition) AS current
+            FROM transaction_offsets o
+           WHERE o.transaction_id = _transaction.transaction_id) c
+   WHERE c.current > c.next_offset
+   LIMIT 1;
+  RETURN _regression;
+END
+$$;
