@@ -53,6 +53,7 @@ struct node {
   struct tail_cache *cache;
   struct wake *wake;
   struct control *control;
+  struct control *transactions;
   struct topics *topics;
   struct users *users;
   struct append *append;
@@ -293,6 +294,10 @@ static void open_control(struct node *node) {
       .statement_timeout_ms = config->client_request_timeout_ms,
   };
   node->control = control_open(&options);
+  struct control_options transaction_options = options;
+  transaction_options.connections = config->transaction_connections;
+  transaction_options.lock_timeout_ms = config->append_lock_timeout_ms;
+  node->transactions = control_open(&transaction_options);
   const struct topics_options topics_options = {.loop = node->loop, .control = node->control};
   node->topics = topics_create(&topics_options);
   const struct users_options users_options = {
@@ -416,6 +421,7 @@ static void open_front_end(struct node *node) {
                              .committed = node->committed,
                              .heartbeats = node->heartbeats,
                              .control = node->control,
+                             .transactions = node->transactions,
                              .reads = node->reads,
                              .topics = node->topics,
                              .users = node->users,
@@ -546,6 +552,7 @@ void node_close(struct node *node) {
   if (node->listen) listen_close(node->listen);
   if (node->heartbeats) heartbeats_close(node->heartbeats);
   if (node->control) control_close(node->control);
+  if (node->transactions) control_close(node->transactions);
   if (node->http) http_stop(node->http);
   if (node->exporter) http_stop(node->exporter);
   users_close(node->users);

@@ -18,6 +18,9 @@ const struct housekeeping_task housekeeping_tasks[] = {
     {.name = "superseded_offsets",
      .statement = "SELECT done, more FROM pgcursus.trim_offset_commits()",
      .interval = SETTING(offset_trim_interval_ms)},
+    {.name = "overdue_transactions",
+     .statement = "SELECT done, more FROM pgcursus.abort_overdue_transactions(200)",
+     .interval = SETTING(transaction_check_interval_ms)},
 };
 
 const unsigned housekeeping_task_count = sizeof housekeeping_tasks / sizeof *housekeeping_tasks;

@@ -138,6 +138,7 @@ struct config {
   int64_t append_lock_timeout_ms;
   unsigned read_connections;
   unsigned control_connections;
+  unsigned transaction_connections;
   int64_t database_connect_timeout_ms;
   int64_t database_retry_max_ms;
 
@@ -153,6 +154,7 @@ struct config {
   bool enable_idempotence;
   int64_t producer_state_ttl_ms;
   int64_t transaction_timeout_ms;
+  int64_t transaction_check_interval_ms;
   int64_t transactional_id_expiration_ms;
   int64_t transaction_coordinator_shards;
   int64_t transaction_recovery_batch_size;

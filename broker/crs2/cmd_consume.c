@@ -280,6 +280,11 @@ static void end_round(struct consume *consume) {
   }
 }
 
+/* Where this reader's view of the log ends. */
+static int64_t visible_end(const struct consume *consume, const struct read_result *result) {
+  return consume->is_uncommitted ? result->end_offset : result->stable_offset;
+}
+
 static void on_read(struct read_request *request, const struct read_result *result) {
   struct consume *consume = (struct consume *)((char *)request - offsetof(struct consume, read));
   consume->reading = false;
@@ -307,7 +312,7 @@ static void on_read(struct read_request *request, const struct read_result *resu
   /* Batches of which nothing is visible are passed over, or the reader would stand before them for
    * ever. */
   bool goes_on = result->batch_count > 0 && consume->answer.records == 0 &&
-                 (!result->bounds_known || consume->next_offset < result->end_offset);
+                 (!result->bounds_known || consume->next_offset < visible_end(consume, result));
   if (!is_full && !goes_on) next_source(consume);
   if (is_full || consume->cancelled || consume->current == consume->source_count) {
     end_round(consume);
@@ -324,6 +329,7 @@ static void read_current(struct consume *consume) {
       .offset = consume->next_offset,
       .max_records = consume->max_records - (int64_t)consume->answer.records,
       .max_bytes = consume_answer_room(&consume->answer, consume->call->crs2->budget),
+      .committed = !consume->is_uncommitted,
       .deadline_us = consume->call->deadline_us,
       .on_done = on_read,
   };

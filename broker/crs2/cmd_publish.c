@@ -91,7 +91,7 @@ static void fail_sequence(struct publish *publish, const char *what,
 }
 
 static void fail_unavailable(struct call *call, const char *reason) {
-  const struct error_field field = FIELD_TEXT("command", "PUBLISH");
+  const struct error_field field = FIELD_TEXT("command", call->command->name);
   call_fail_with(call, "cluster_metadata_unavailable", &field, 1, reason);
 }
 
@@ -146,6 +146,7 @@ static void on_appended(struct append_item *item, const struct append_result *re
     load_topic(publish);
     return;
   }
+  if (publish->answer && publish->answer(publish, result)) return;
   if (result->status == APPEND_OK || result->status == APPEND_DUPLICATE) {
     acknowledge(publish, result->last_offset);
   } else if (result->status == APPEND_STALE) {

@@ -1,7 +1,9 @@
 /* Turns stored batches into a CBV2 batch (crs2-wire 10, 13.3). */
 #include "crs2/consume_answer.h"
 
+#include <endian.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "crs2/wire/batch.h"
@@ -18,9 +20,11 @@ void consume_answer_init(struct consume_answer *answer, int64_t max_records) {
   *answer = (struct consume_answer){.max_records = max_records, .max_bytes = ANSWER_MAX_BYTES};
 }
 
-/* Control batches are transaction markers: only read_uncommitted shows them. */
+/* Only read_uncommitted shows markers, and records of transactions that were not committed. */
 static bool is_visible(const struct log_batch *batch, bool is_uncommitted) {
-  return batch->kind == BATCH_DATA || is_uncommitted;
+  if (is_uncommitted) return true;
+  return batch->kind == BATCH_DATA &&
+         (batch->transaction_id == 0 || batch->decision == TRANSACTION_DECIDED_COMMIT);
 }
 
 static uint64_t count_from(const struct log_batch *batch, int64_t from_offset) {
@@ -61,6 +65,30 @@ int64_t consume_answer_room(const struct consume_answer *answer,
   return room > ANSWER_MIN_BYTES ? room : ANSWER_MIN_BYTES;
 }
 
+/* What a transaction adds to its records and markers (commands-2 4.6, 4.12). A record says `open`
+ * for ever: the log is immutable, and the marker tells the outcome. `control` is room for a
+ * marker's key and value. */
+static void add_transaction(const struct log_batch *batch, struct record *wire,
+                            uint8_t control[10]) {
+  wire->transactional_id = batch->transactional_id;
+  if (batch->kind == BATCH_DATA) {
+    wire->transaction_state = slice_text("open");
+    return;
+  }
+  bool commits = batch->kind == BATCH_COMMIT_MARKER;
+  uint32_t epoch = htobe32((uint32_t)batch->producer_epoch);
+  memcpy(control, (const uint8_t[10]){0, 0, 0, commits ? 0 : 1}, 10);
+  memcpy(control + 6, &epoch, 4);
+  wire->transaction_state = slice_text(commits ? "committed" : "aborted");
+  wire->transaction_marker = slice_text(commits ? "commit" : "abort");
+  wire->control_type = slice_text("transaction");
+  wire->control_version = 2;
+  wire->control_epoch = batch->producer_epoch;
+  wire->has_control_key = wire->has_control_value = true;
+  wire->control_key = slice_of(control, 4);
+  wire->control_value = slice_of(control + 4, 6);
+}
+
 static struct record to_wire(const struct log_record *record) {
   return (struct record){.offset = (uint64_t)record->offset,
                          .payload = record->payload,
@@ -89,6 +117,8 @@ static int64_t add_part(struct batch_writer *writer, const struct consume_answer
     const struct batch_writer saved = *writer;
     size_t length = writer->out->length;
     struct record wire = to_wire(&record);
+    uint8_t control[10];
+    if (part->batch->transaction_id) add_transaction(part->batch, &wire, control);
     if (batch_writer_add(writer, &wire) != NULL) return record.offset;
     size_t size = writer->out->length - writer->start;
     if (writer->count > 1 && size > answer->max_bytes) {

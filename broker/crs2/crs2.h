@@ -31,6 +31,7 @@ struct crs2 {
   struct committed *committed;
   struct control *control;
   struct heartbeats *heartbeats;
+  struct control *transactions; /* for the functions of transactions: READ COMMITTED */
   struct read_pool *reads;
   struct topics *topics;
   struct users *users;

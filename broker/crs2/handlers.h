@@ -57,8 +57,19 @@ void handle_batch_commit(struct call *call);
 /* cmd_cluster.c */
 void handle_find_coordinator(struct call *call);
 
+/* cmd_txn.c */
+void handle_init_producer_id(struct call *call);
+void handle_begin_txn(struct call *call);
+void handle_end_txn(struct call *call);
+void handle_txn_status(struct call *call);
+
+/* cmd_txn_publish.c */
+void handle_txn_publish(struct call *call);
+
 /* outcome.c: answers for what went wrong in the database */
 void call_fail_control(struct call *call, const struct control_result *result);
+/* A refusal made in SQL: its code, and its fields as a JSON object of texts (may be empty). */
+void call_fail_refusal(struct call *call, const char *code, const char *fields);
 void call_fail_control_status(struct call *call, enum control_status status, const char *reason);
 /* The same for commands of groups and offsets: coordinator_not_available when nothing is known,
  * `failed_code` {reason} for an error of PostgreSQL that trying again will not mend. */

@@ -8,8 +8,7 @@
 
 #define MAX_DETAIL_FIELDS 16
 
-/* A refusal made in SQL: the code is the message, the fields are a JSON object of texts. */
-static void fail_refused(struct call *call, const char *code, const char *detail) {
+void call_fail_refusal(struct call *call, const char *code, const char *detail) {
   struct error_field fields[MAX_DETAIL_FIELDS];
   size_t count = 0;
   struct json_object *object = *detail ? json_tokener_parse(detail) : NULL;
@@ -48,7 +47,7 @@ void call_fail_control_status(struct call *call, enum control_status status, con
 
 void call_fail_control(struct call *call, const struct control_result *result) {
   if (result->status == CONTROL_REFUSED) {
-    fail_refused(call, result->code, result->detail);
+    call_fail_refusal(call, result->code, result->detail);
   } else {
     call_fail_control_status(call, result->status, result->code);
   }

@@ -1,5 +1,5 @@
-/* What single and batch PUBLISH share: one publish from its checks to its acknowledgement. Private
- * to cmd_publish*.c. */
+/* What single and batch PUBLISH, and TXN_PUBLISH, share: one publish from its checks to its
+ * acknowledgement. Private to cmd_publish*.c and cmd_txn_publish.c. */
 #ifndef PGCURSUS_CRS2_PUBLISH_H
 #define PGCURSUS_CRS2_PUBLISH_H
 
@@ -31,6 +31,9 @@ struct publish {
                                 bool idempotent);
   /* Makes the rows; false when the call has been answered. Called once. */
   bool (*build)(struct publish *publish, bool idempotent);
+  /* May take the outcome for itself: true when it has answered the call, or will. NULL: none does.
+   */
+  bool (*answer)(struct publish *publish, const struct append_result *result);
   /* for the acknowledgement */
   struct slice producer_id;
   int64_t producer_epoch;

@@ -320,6 +320,7 @@ static void start_reading(struct stream *stream) {
       .offset = from_latest ? INT64_MAX - 1 : stream->offset,
       .max_records = stream->max_records,
       .max_bytes = (int64_t)stream->answer.max_bytes,
+      .committed = !stream->is_uncommitted,
       .known_end = stream->asked_end,
       .needs_bounds = needs_bounds,
       .deadline_us = clock_monotonic_us() + READ_DEADLINE_US,

@@ -1,8 +1,10 @@
-/* Building binary one-dimensional array parameters without NULLs, element by element. */
+/* Binary one-dimensional arrays: parameters without NULLs built element by element, and results read
+ * the same way. */
 #ifndef PGCURSUS_DB_ARRAY_H
 #define PGCURSUS_DB_ARRAY_H
 
 #include "base/buffer.h"
+#include "base/cursor.h"
 #include "db/values.h"
 
 /* A zeroed struct, then db_array_begin(). The bytes are the buffer's. */
@@ -57,6 +59,31 @@ static inline struct db_parameter db_array_parameter(const struct db_array *arra
 static inline void db_array_release(struct db_array *array) {
   buffer_release(&array->bytes);
   array->count = 0;
+}
+
+/* Begins reading an array that PostgreSQL sent: the number of elements, 0 for an empty or malformed
+ * one. The cursor then stands before the first element. */
+static inline uint32_t db_array_open(struct cursor *cursor, struct slice array) {
+  *cursor = cursor_over(array);
+  uint32_t dimensions = cursor_u32(cursor);
+  cursor_take(cursor, 8); /* flags, type */
+  uint32_t length = cursor_u32(cursor);
+  cursor_take(cursor, 4); /* lower bound */
+  return cursor->failed || dimensions != 1 ? 0 : length;
+}
+
+/* The next element's bytes; empty for NULL and when the array is malformed. */
+static inline struct slice db_array_next(struct cursor *cursor) {
+  uint32_t length = cursor_u32(cursor);
+  return length == UINT32_MAX ? slice_of(NULL, 0) : cursor_take(cursor, length);
+}
+
+static inline int64_t db_array_next_int8(struct cursor *cursor) {
+  return cursor_u32(cursor) == 8 ? (int64_t)cursor_u64(cursor) : 0;
+}
+
+static inline int32_t db_array_next_int4(struct cursor *cursor) {
+  return cursor_u32(cursor) == 4 ? (int32_t)cursor_u32(cursor) : 0;
 }
 
 #endif

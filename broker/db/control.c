@@ -39,7 +39,8 @@ struct control {
   ev_timer tick; /* deadlines and delayed retries, while anything queues */
   bool closing;
   char setup_statement_timeout[64];
-  const char *setup[5];
+  char setup_lock_timeout[64];
+  const char *setup[6];
   struct metric_series *retries_total;
 };
 
@@ -302,9 +303,12 @@ struct control *control_open(const struct control_options *options) {
   snprintf(control->setup_statement_timeout, sizeof control->setup_statement_timeout,
            "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
   control->setup[0] = control->setup_statement_timeout;
+  snprintf(control->setup_lock_timeout, sizeof control->setup_lock_timeout,
+           "SET lock_timeout = %lld", (long long)options->lock_timeout_ms);
   control->setup[1] = "SET default_transaction_isolation = 'serializable'";
   control->setup[2] = "SET jit = off";
-  control->setup[3] = DB_SETUP_CONTACT_SINCE;
+  control->setup[3] = control->setup_lock_timeout;
+  control->setup[4] = DB_SETUP_CONTACT_SINCE;
   control->retries_total = metric_with(
       metric_counter("pgcursus_control_retries_total",
                      "Control-plane transactions repeated after a conflict.", NULL, NULL),

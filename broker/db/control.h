@@ -38,7 +38,7 @@ struct control_result {
  * which is called exactly once, never before control_submit() has returned. */
 struct control_call {
   enum control_statement statement;
-  bool is_read_only;   /* may be sent again after a lost connection */
+  bool is_read_only; /* may be sent again after a lost connection: also what says the same twice */
   int64_t deadline_us; /* monotonic */
   /* Calls of one key, unless it is 0, run one after another on this node: they would conflict
    * anyway. */
@@ -64,6 +64,7 @@ struct control_options {
   int64_t connect_timeout_ms;
   int64_t retry_max_ms;
   int64_t statement_timeout_ms;
+  int64_t lock_timeout_ms; /* 0: none */
 };
 
 struct control *control_open(const struct control_options *options)

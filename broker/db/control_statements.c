@@ -27,6 +27,16 @@ static const Oid describe_types[] = {DB_TEXT, DB_INT4};
 
 #define ASSIGNMENT_COLUMNS "group_id, generation, member_id, is_subscription, topic, partition"
 
+#define TRANSACTION_COLUMNS                                                                     \
+  "refusal, refusal_fields, more, producer_id, producer_epoch, state, messages, participants, " \
+  "offsets, log_ids, partitions, end_offsets"
+
+static const Oid init_producer_types[] = {DB_TEXT, DB_INT8, DB_INT4};
+static const Oid begin_transaction_types[] = {DB_TEXT, DB_TEXT, DB_INT8, DB_INT8};
+static const Oid end_transaction_types[] = {DB_TEXT, DB_TEXT, DB_INT8, DB_BOOL, DB_TEXT, DB_INT4};
+static const Oid transaction_status_types[] = {DB_TEXT, DB_INT4};
+static const Oid list_transactions_types[] = {DB_INT8};
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
@@ -61,6 +71,27 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                 "SELECT " TOPIC_COLUMNS
                                 " FROM pgcursus.truncate_topic($1,$2::numeric)",
                                 COUNT(truncate_types), truncate_types},
+    [CONTROL_INIT_PRODUCER_ID] = {"init_producer_id",
+                                  "SELECT " TRANSACTION_COLUMNS
+                                  " FROM pgcursus.init_producer_id($1,$2,$3)",
+                                  COUNT(init_producer_types), init_producer_types},
+    [CONTROL_BEGIN_TRANSACTION] = {"begin_transaction",
+                                   "SELECT " TRANSACTION_COLUMNS
+                                   " FROM pgcursus.begin_transaction($1,$2,$3,$4)",
+                                   COUNT(begin_transaction_types), begin_transaction_types},
+    [CONTROL_END_TRANSACTION] = {"end_transaction",
+                                 "SELECT " TRANSACTION_COLUMNS
+                                 " FROM pgcursus.end_transaction($1,$2,$3,$4,$5,$6)",
+                                 COUNT(end_transaction_types), end_transaction_types},
+    [CONTROL_TRANSACTION_STATUS] = {"transaction_status",
+                                    "SELECT " TRANSACTION_COLUMNS
+                                    " FROM pgcursus.transaction_status($1,$2)",
+                                    COUNT(transaction_status_types), transaction_status_types},
+    [CONTROL_LIST_TRANSACTIONS] =
+        {"list_transactions",
+         "SELECT transactional_id, producer_id, producer_epoch, state, age_ms, messages, offsets,"
+         " holds_back, touched FROM pgcursus.list_transactions($1)",
+         COUNT(list_transactions_types), list_transactions_types},
     [CONTROL_SET_SERIALIZABLE] = {"set_serializable",
                                   "SET default_transaction_isolation = 'serializable'", 0, NULL},
     [CONTROL_SET_READ_COMMITTED] = {"set_read_committed",
@@ -95,4 +126,8 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
 const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT] = {
     [CONTROL_DELETE_TOPIC] = true,
     [CONTROL_TRUNCATE_TOPIC] = true,
+    [CONTROL_INIT_PRODUCER_ID] = true,
+    [CONTROL_BEGIN_TRANSACTION] = true,
+    [CONTROL_END_TRANSACTION] = true,
+    [CONTROL_TRANSACTION_STATUS] = true,
 };

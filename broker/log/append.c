@@ -132,7 +132,8 @@ static void choose_group(struct lane *lane) {
     *place = item->next;
     append_group_add(group, item);
     bytes += item->bytes;
-    partitions++; /* at most: items of one partition may count more than once */
+    /* At most: items of one partition, or of one transaction, may count more than once. */
+    partitions += item->transaction ? 2 : 1;
     if (item->alone || item->row_count > 1) break;
   }
   lane->queue.tail = &lane->queue.head;
@@ -167,7 +168,13 @@ static enum append_status status_of_answer(int status) {
                                                 APPEND_SEQUENCE_GAP,
                                                 APPEND_WRONG_FIRST_SEQUENCE,
                                                 APPEND_ORIGINAL_UNKNOWN,
-                                                APPEND_HELD_BACK};
+                                                APPEND_HELD_BACK,
+                                                APPEND_NO_TRANSACTION,
+                                                APPEND_FENCED,
+                                                APPEND_NOT_OPEN,
+                                                APPEND_OVERDUE,
+                                                APPEND_CONFLICTING,
+                                                APPEND_OVER_CAPACITY};
   if (status < 0 || (size_t)status >= sizeof statuses / sizeof *statuses) return APPEND_FAILED;
   return statuses[status];
 }
@@ -177,8 +184,9 @@ static void publish_row(struct lane *lane, const struct append_row *row,
   struct append *append = lane->append;
   if (row->status != 0) return;
   metric_add(append->records_total, row->appended_count);
-  /* A row too large for the cache is not even copied: that alone would hold the loop. */
-  if ((uint32_t)row->appended_count == row->columns->record_count &&
+  /* A row too large for the cache is not even copied: that alone would hold the loop. Readers of what
+   * is undecided ask PostgreSQL anyway. */
+  if (item->transaction == NULL && (uint32_t)row->appended_count == row->columns->record_count &&
       tail_cache_takes(append->options.cache, columns_memory(row->columns))) {
     struct log_batch *batch = log_batch_from_columns(row->columns, item->log_id, item->partition,
                                                      row->base_offset, row->appended_at);
@@ -193,9 +201,13 @@ static void answer_row(struct lane *lane, const struct append_row *row,
                        const struct append_row *last) {
   struct append_result result = {.status = status_of_answer(row->status),
                                  .last_offset = last->last_offset,
+                                 .partition = lane->group.items[row->first_item]->partition,
                                  .current = row->current,
                                  .expected = row->expected,
                                  .reason = ""};
+  if (result.status == APPEND_DUPLICATE && lane->group.items[row->first_item]->transaction) {
+    result.partition = (int32_t)row->current;
+  }
   if (!row->answered) {
     result.status = APPEND_FAILED;
     result.reason = "the append function gave no answer";
@@ -335,7 +347,14 @@ static void group_refused(struct lane *lane, const struct db_failure *failure) {
     hold_back(lane, items, count);
     return;
   }
-  unsigned failed_row = failure->call - (group->notes_standbys ? 1u : 0u);
+  if (failure->call < group->first_row_call && count > 1 && !is_server_wide(failure->sqlstate)) {
+    /* A transaction is being ended for long; whose it is shows when each goes alone. */
+    for (unsigned i = 0; i < count; i++) items[i]->alone |= items[i]->transaction != NULL;
+    metric_add(lane->append->retries_total, count);
+    queue_push_front(&lane->queue, items, count);
+    return;
+  }
+  unsigned failed_row = failure->call - group->first_row_call;
   bool is_known = failed_row < group->row_count;
   unsigned first = is_known ? group->rows[failed_row].first_item : 0;
   unsigned culprits = is_known ? group->rows[failed_row].item_count : count;

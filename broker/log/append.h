@@ -32,18 +32,41 @@ enum append_status {
   APPEND_WRONG_FIRST_SEQUENCE, /* expected, current = what came */
   APPEND_ORIGINAL_UNKNOWN,     /* a duplicate whose offset is no longer known */
   APPEND_HELD_BACK,            /* inside only: a synchronous standby is missing, so it waits */
+  APPEND_NO_TRANSACTION,       /* the transactional id is not initialised */
+  APPEND_FENCED,               /* current is the transactional id's epoch */
+  APPEND_NOT_OPEN,             /* current is an enum append_transaction_state */
+  APPEND_OVERDUE,              /* the transaction must be aborted first */
+  APPEND_CONFLICTING,          /* a request of this number had other content */
+  APPEND_OVER_CAPACITY,        /* expected is the limit of records or bytes */
   APPEND_UNAVAILABLE,          /* surely not appended; worth trying again */
   APPEND_UNKNOWN,              /* the connection was lost: it may have been appended */
   APPEND_TIMED_OUT,            /* surely not appended: the deadline passed in the queue */
   APPEND_FAILED,               /* PostgreSQL refused it; trying again will not help */
 };
 
+/* Why a transaction takes no record. */
+enum append_transaction_state {
+  TRANSACTION_NOT_BEGUN,
+  TRANSACTION_PREPARE_COMMIT,
+  TRANSACTION_PREPARE_ABORT,
+  TRANSACTION_COMMITTED,
+  TRANSACTION_ABORTED,
+};
+
 struct append_result {
   enum append_status status;
   int64_t last_offset;
+  int32_t partition; /* where it is: for a duplicate that the broker placed, maybe another one */
   int64_t current;
   int64_t expected;
   const char *reason; /* for a person; never NULL; valid during the callback */
+};
+
+/* The transaction that an item's one record belongs to; its producer is the record's. */
+struct append_transaction {
+  struct slice transactional_id;
+  int32_t requested_partition; /* -1: the broker chose it */
+  int64_t client_sequence;     /* names the request: sending it twice appends it once */
 };
 
 /* One publish. The caller fills the first part and keeps the struct and the rows until `on_done`,
@@ -58,7 +81,8 @@ struct append_item {
   int64_t deadline_us;    /* monotonic */
   struct columns *rows;   /* linked by `next`; several rows are appended all or none */
   unsigned row_count;
-  size_t bytes; /* memory of the rows */
+  size_t bytes;                                 /* memory of the rows */
+  const struct append_transaction *transaction; /* NULL: none; else one row of one record */
   void (*on_done)(struct append_item *item, const struct append_result *result);
   /* private to log/append.c */
   struct append_item *next;

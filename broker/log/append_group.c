@@ -12,6 +12,12 @@ static const Oid append_types[APPEND_PARAMETERS] = {
     DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_INT8_ARRAY,  DB_TEXT_ARRAY,
     DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY, DB_TEXT_ARRAY,  DB_TEXT_ARRAY,
 };
+static const Oid lock_types[1] = {DB_TEXT_ARRAY};
+static const Oid transactional_types[TRANSACTIONAL_PARAMETERS] = {
+    DB_INT8,        DB_INT8,       DB_INT4,       DB_INT4,       DB_TEXT,
+    DB_TEXT,        DB_INT8,       DB_INT4,       DB_INT8,       DB_BYTEA_ARRAY,
+    DB_BYTEA_ARRAY, DB_TEXT_ARRAY, DB_INT8_ARRAY, DB_INT8_ARRAY, DB_TEXT_ARRAY,
+};
 
 const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
     [STATEMENT_APPEND] = {.name = "append",
@@ -22,6 +28,17 @@ const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
                           .parameter_count = APPEND_PARAMETERS,
                           .parameter_types = append_types},
     [STATEMENT_NOTE_STANDBYS] = {.name = "note_standbys", .sql = "SELECT pgcursus.note_standbys()"},
+    [STATEMENT_LOCK_TRANSACTIONS] = {.name = "lock_transactions",
+                                     .sql = "SELECT pgcursus.lock_transactions($1)",
+                                     .parameter_count = 1,
+                                     .parameter_types = lock_types},
+    [STATEMENT_APPEND_TRANSACTIONAL] =
+        {.name = "append_transactional",
+         .sql = "SELECT status, base_offset, last_offset, appended_count, appended_at, "
+                "current_value, expected_value FROM pgcursus.append_transactional($1,$2,$3,$4,$5,"
+                "$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
+         .parameter_count = TRANSACTIONAL_PARAMETERS,
+         .parameter_types = transactional_types},
 };
 
 /* The one lock order of the whole system: by log, then partition; arrival decides between equals.
@@ -64,6 +81,7 @@ static struct append_row *add_row(struct append_group *group, struct columns *co
 /* Plain records of one partition that were checked against the same definition may share a row. */
 static bool may_merge(const struct append_item *first, const struct append_item *item, size_t bytes,
                       unsigned records) {
+  if (first->transaction || item->transaction) return false;
   return !first->rows->idempotent && !item->rows->idempotent && item->row_count == 1 &&
          item->log_id == first->log_id && item->partition == first->partition &&
          item->revision == first->revision &&
@@ -139,25 +157,76 @@ static void encode_row(struct append_row *row, const struct append_item *item,
   }
 }
 
+static void encode_transactional_row(struct append_row *row, const struct append_item *item,
+                                     int min_insync_replicas) {
+  struct columns *columns = row->columns;
+  columns_finish(columns);
+  struct db_parameter *p = row->parameters;
+  union db_scalar *s = row->scalars;
+  *p++ = db_int8(s++, item->log_id);
+  *p++ = db_int8(s++, item->revision);
+  *p++ = db_int4(s++, item->partition);
+  *p++ = db_int4(s++, min_insync_replicas);
+  *p++ = db_bytes(item->transaction->transactional_id);
+  *p++ = db_bytes(buffer_slice(&columns->producer_id));
+  *p++ = db_int8(s++, columns->producer_epoch);
+  *p++ = db_int4(s++, item->transaction->requested_partition);
+  *p++ = db_int8(s++, item->transaction->client_sequence);
+  *p++ = array_parameter(columns, COLUMN_PAYLOADS);
+  *p++ = array_parameter(columns, COLUMN_KEYS);
+  *p++ = array_parameter(columns, COLUMN_EVENT_TYPES);
+  *p++ = array_parameter(columns, COLUMN_SCHEMA_VERSIONS);
+  *p++ = array_parameter(columns, COLUMN_AGGREGATE_VERSIONS);
+  *p++ = array_parameter(columns, COLUMN_METADATA);
+}
+
+/* Transactions are locked before any partition, or a group could wait for the end of one that waits
+ * for the group. */
+static void add_lock_call(struct append_group *group) {
+  struct db_array *ids = &group->transactional_ids;
+  db_array_begin(ids, DB_TEXT);
+  for (unsigned i = 0; i < group->item_count; i++) {
+    const struct append_transaction *transaction = group->items[i]->transaction;
+    if (transaction == NULL) continue;
+    db_array_add_bytes(ids, transaction->transactional_id);
+  }
+  if (ids->count == 0) return;
+  group->lock_parameters[0] = db_array_parameter(ids);
+  group->calls[group->call_count++] = (struct db_call){.statement = STATEMENT_LOCK_TRANSACTIONS,
+                                                       .parameters = group->lock_parameters};
+}
+
+static struct db_call row_call(struct append_row *row, const struct append_item *item,
+                               int min_insync_replicas) {
+  if (item->transaction) {
+    encode_transactional_row(row, item, min_insync_replicas);
+    return (struct db_call){.statement = STATEMENT_APPEND_TRANSACTIONAL,
+                            .parameters = row->parameters};
+  }
+  encode_row(row, item, min_insync_replicas);
+  return (struct db_call){.statement = STATEMENT_APPEND, .parameters = row->parameters};
+}
+
 void append_group_encode(struct append_group *group, bool note_standbys, int min_insync_replicas) {
   sort_items(group);
   build_rows(group);
-  group->notes_standbys = note_standbys;
-  group->calls = memory_resize(group->calls, (group->row_count + 1) * sizeof *group->calls);
+  group->calls = memory_resize(group->calls, (group->row_count + 2) * sizeof *group->calls);
   group->call_count = 0;
   if (note_standbys) {
     group->calls[group->call_count++] = (struct db_call){.statement = STATEMENT_NOTE_STANDBYS};
   }
+  add_lock_call(group);
+  group->first_row_call = group->call_count;
   for (unsigned i = 0; i < group->row_count; i++) {
     struct append_row *row = &group->rows[i];
-    encode_row(row, group->items[row->first_item], min_insync_replicas);
     group->calls[group->call_count++] =
-        (struct db_call){.statement = STATEMENT_APPEND, .parameters = row->parameters};
+        row_call(row, group->items[row->first_item], min_insync_replicas);
   }
 }
 
 void append_group_take_result(struct append_group *group, unsigned call, const PGresult *result) {
-  if (group->notes_standbys && call-- == 0) return;
+  if (call < group->first_row_call) return;
+  call -= group->first_row_call;
   if (call >= group->row_count || PQntuples(result) != 1) return;
   struct append_row *row = &group->rows[call];
   row->answered = true;
@@ -179,6 +248,7 @@ void append_group_reset(struct append_group *group) {
 
 void append_group_release(struct append_group *group) {
   append_group_reset(group);
+  db_array_release(&group->transactional_ids);
   free(group->items);
   free(group->rows);
   free(group->calls);

@@ -6,13 +6,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "db/array.h"
 #include "db/connection.h"
 #include "db/values.h"
 #include "log/append.h"
 
 #define APPEND_PARAMETERS 25
+#define TRANSACTIONAL_PARAMETERS 15
 
-enum append_statement { STATEMENT_APPEND, STATEMENT_NOTE_STANDBYS, APPEND_STATEMENT_COUNT };
+enum append_statement {
+  STATEMENT_APPEND,
+  STATEMENT_NOTE_STANDBYS,
+  STATEMENT_LOCK_TRANSACTIONS,
+  STATEMENT_APPEND_TRANSACTIONAL,
+  APPEND_STATEMENT_COUNT
+};
 extern const struct db_statement append_statements[APPEND_STATEMENT_COUNT];
 
 /* One row to insert: one call of the append function, for one item or for several merged ones. */
@@ -41,9 +49,13 @@ struct append_group {
   struct append_row *rows;
   unsigned row_count;
   unsigned row_capacity;
-  struct db_call *calls; /* row_count, and one before them when the standbys must be looked at */
+  /* First what the rows need: a look at the standbys and the locks of transactions, if need be;
+   * then a call a row. */
+  struct db_call *calls;
   unsigned call_count;
-  bool notes_standbys;
+  unsigned first_row_call;
+  struct db_array transactional_ids;
+  struct db_parameter lock_parameters[1];
 };
 
 /* Sorts the items, merges what may be merged and encodes the calls. `note_standbys`: the commit

@@ -1,4 +1,5 @@
-/* Immutable batches. Owns their memory; must never change one after it was made. */
+/* Immutable batches. Owns their memory; must never change one after it was made (the tail cache
+ * notes decisions). */
 #include "log/batch.h"
 
 #include <stdlib.h>
@@ -72,7 +73,8 @@ static struct slice move_in(uint8_t **place, struct slice bytes) {
 }
 
 static size_t memory_of(const struct log_batch *source) {
-  size_t size = sizeof *source + source->producer_id.length + source->offset_deltas.length;
+  size_t size = sizeof *source + source->producer_id.length + source->transactional_id.length +
+                source->offset_deltas.length;
   for (int i = 0; i < COLUMN_COUNT; i++) size += source->columns[i].length;
   return size;
 }
@@ -85,6 +87,7 @@ static struct log_batch *copy_sound(const struct log_batch *source) {
   batch->memory = size;
   uint8_t *place = (uint8_t *)(batch + 1);
   batch->producer_id = move_in(&place, source->producer_id);
+  batch->transactional_id = move_in(&place, source->transactional_id);
   batch->offset_deltas = move_in(&place, source->offset_deltas);
   for (int i = 0; i < COLUMN_COUNT; i++) batch->columns[i] = move_in(&place, source->columns[i]);
   return batch;

@@ -1,5 +1,5 @@
-/* A batch of records as stored: immutable, reference counted, shared by the tail cache and by
- * readers.
+/* A batch of records as stored: immutable but for its transaction's decision, reference counted,
+ * shared by the tail cache and by readers.
  *
  * The columns stay in PostgreSQL's binary array format, whether they were read or have just been
  * appended, so nothing is converted twice; a batch_iterator walks them. */
@@ -15,7 +15,14 @@
 #include "log/columns.h"
 #include "log/record.h"
 
-enum batch_kind { BATCH_DATA = 0, BATCH_CONTROL = 1 };
+enum batch_kind { BATCH_DATA = 0, BATCH_COMMIT_MARKER = 1, BATCH_ABORT_MARKER = 2 };
+
+/* As far as this node knows; once decided it never changes. */
+enum transaction_decision {
+  TRANSACTION_UNDECIDED,
+  TRANSACTION_DECIDED_COMMIT,
+  TRANSACTION_DECIDED_ABORT
+};
 
 struct log_batch {
   unsigned references;
@@ -31,7 +38,9 @@ struct log_batch {
   int64_t producer_epoch;
   int64_t first_sequence;
   int64_t last_sequence;
-  int64_t transaction_id;             /* 0: none */
+  int64_t transaction_id; /* 0: none, and then the next two say nothing */
+  struct slice transactional_id;
+  enum transaction_decision decision; /* touched on the loop's thread only */
   struct slice columns[COLUMN_COUNT]; /* whole binary arrays; empty: NULL */
   struct slice offset_deltas;         /* int4 array; empty: dense */
 };
@@ -50,6 +59,10 @@ struct log_batch *log_batch_from_columns(const struct columns *columns, int64_t 
 
 struct log_batch *log_batch_retain(struct log_batch *batch);
 void log_batch_release(struct log_batch *batch);
+
+static inline bool log_batch_is_undecided(const struct log_batch *batch) {
+  return batch->transaction_id != 0 && batch->decision == TRANSACTION_UNDECIDED;
+}
 
 /* Walks the records of a batch in order of offset. */
 struct batch_iterator {

@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-static const Oid fetch_types[FETCH_PARAMETERS] = {DB_INT8, DB_INT4, DB_INT8, DB_INT8, DB_INT8};
+static const Oid fetch_types[FETCH_PARAMETERS] = {DB_INT8, DB_INT4, DB_INT8, DB_INT8,
+                                                  DB_INT8, DB_INT8, DB_BOOL};
 static const Oid ends_types[] = {DB_INT8_ARRAY, DB_INT4_ARRAY};
 
 /* The order of fetch_column below. */
@@ -16,9 +17,10 @@ const struct db_statement read_statements[READ_STATEMENT_COUNT] = {
          "SELECT log_is_current, earliest_offset, end_offset, stable_offset, base_offset, "
          "last_offset,"
          " record_count, appended_at, kind, producer_id, producer_epoch, first_sequence,"
-         " last_sequence, transaction_id, offset_deltas, payloads, keys, timestamps, sequences,"
+         " last_sequence, transaction_id, transaction_state, transactional_id, offset_deltas, "
+         "payloads, keys, timestamps, sequences,"
          " producer_ids, producer_epochs, event_types, schema_versions, aggregate_versions,"
-         " metadata, event_ids, payload_digests FROM pgcursus.fetch_batches($1,$2,$3,$4,$5)",
+         " metadata, event_ids, payload_digests FROM pgcursus.fetch_batches($1,$2,$3,$4,$5,$6,$7)",
          FETCH_PARAMETERS, fetch_types},
     [STATEMENT_ENDS] = {"ends",
                         "SELECT log_id, partition, end_offset FROM pgcursus.partition_ends($1,$2)",
@@ -40,9 +42,17 @@ enum fetch_column {
   FETCH_FIRST_SEQUENCE,
   FETCH_LAST_SEQUENCE,
   FETCH_TRANSACTION_ID,
+  FETCH_TRANSACTION_STATE,
+  FETCH_TRANSACTIONAL_ID,
   FETCH_OFFSET_DELTAS,
   FETCH_FIRST_ARRAY, /* then every enum column, in its order */
 };
+
+static enum transaction_decision read_decision(struct slice state) {
+  if (slice_equals_text(state, "committed")) return TRANSACTION_DECIDED_COMMIT;
+  if (slice_equals_text(state, "aborted")) return TRANSACTION_DECIDED_ABORT;
+  return TRANSACTION_UNDECIDED;
+}
 
 static struct log_batch *read_batch(const PGresult *result, int row, int64_t log_id,
                                     int32_t partition) {
@@ -59,6 +69,8 @@ static struct log_batch *read_batch(const PGresult *result, int row, int64_t log
       .first_sequence = db_get_int8(result, row, FETCH_FIRST_SEQUENCE),
       .last_sequence = db_get_int8(result, row, FETCH_LAST_SEQUENCE),
       .transaction_id = db_get_int8(result, row, FETCH_TRANSACTION_ID),
+      .transactional_id = db_get_bytes(result, row, FETCH_TRANSACTIONAL_ID),
+      .decision = read_decision(db_get_bytes(result, row, FETCH_TRANSACTION_STATE)),
       .offset_deltas = db_get_bytes(result, row, FETCH_OFFSET_DELTAS),
   };
   for (int i = 0; i < COLUMN_COUNT; i++) {

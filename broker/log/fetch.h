@@ -11,7 +11,7 @@
 enum read_statement { STATEMENT_FETCH, STATEMENT_ENDS, READ_STATEMENT_COUNT };
 extern const struct db_statement read_statements[READ_STATEMENT_COUNT];
 
-#define FETCH_PARAMETERS 5
+#define FETCH_PARAMETERS 7
 
 struct fetch_answer {
   bool log_is_current;

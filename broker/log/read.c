@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/turn.h"
+#include "db/array.h"
 #include "db/connection.h"
 #include "db/health.h"
 #include "log/fetch.h"
@@ -27,6 +28,7 @@ struct query_key {
   int64_t log_id;
   int64_t partition;
   int64_t offset;
+  int64_t committed; /* as wide as the rest, so that the key has no padding */
 };
 
 /* One fetch, on its way or waiting for a session. */
@@ -54,7 +56,7 @@ struct read_session {
 struct poll {
   struct db_batch batch; /* first */
   struct read_pool *pool;
-  struct buffer logs, partitions;
+  struct db_array logs, partitions;
   uint32_t count;
   struct db_parameter parameters[2];
   struct db_call call;
@@ -85,10 +87,11 @@ static bool wants_more(const struct read_request *request) {
   return request->records < request->max_records && request->bytes < request->max_bytes;
 }
 
-/* Takes a batch when it continues what the reader has. False when it does not or no more is wanted.
- */
+/* Takes a batch when it continues what the reader has. False when it does not, when no more is
+ * wanted, and when it is not decided whether a reader of committed records may see it. */
 static bool take_batch(struct read_request *request, struct log_batch *batch) {
   if (!wants_more(request) || batch->last_offset < request->next_offset) return false;
+  if (request->committed && log_batch_is_undecided(batch)) return false;
   if (request->batch_count == request->batch_capacity) {
     request->batch_capacity = request->batch_capacity ? request->batch_capacity * 2 : 8;
     request->batches =
@@ -125,8 +128,10 @@ static void fail_reader(struct read_request *request, enum read_status status, c
 /* ------------------------------------------------------------------ queries */
 
 static struct query *find_or_add_query(struct read_pool *pool, const struct read_request *request) {
-  struct query_key key = {
-      .log_id = request->log_id, .partition = request->partition, .offset = request->next_offset};
+  struct query_key key = {.log_id = request->log_id,
+                          .partition = request->partition,
+                          .offset = request->next_offset,
+                          .committed = request->committed};
   struct query *query;
   HASH_FIND(hh, pool->unsent, &key, sizeof key, query);
   if (query) return query;
@@ -150,13 +155,23 @@ static void join_query(struct read_pool *pool, struct read_request *request) {
   query->readers = request;
 }
 
+/* What is undecided never comes from the cache: a reader of committed records is served below the
+ * stable offset as far as it is known. That offset never falls, and it lies beyond every batch that
+ * begins below or at it and whose own transaction, if any, is decided. */
 static void look_in_cache(struct read_pool *pool, struct read_request *request) {
-  while (wants_more(request)) {
-    struct log_batch *batch = tail_cache_find(pool->options.cache, request->log_id,
-                                              request->partition, request->next_offset);
-    /* The decision of a transaction may be news, and with it what else may be read. */
-    if (batch == NULL || batch->transaction_id) return;
-    if (!take_batch(request, batch)) return;
+  struct tail_cache *cache = pool->options.cache;
+  int64_t known = request->committed ? tail_cache_stable(cache, request->log_id, request->partition)
+                                     : INT64_MAX;
+  int64_t stable = known;
+  while (wants_more(request) && request->next_offset <= stable) {
+    struct log_batch *batch =
+        tail_cache_find(cache, request->log_id, request->partition, request->next_offset);
+    if (batch == NULL) break;
+    if (!take_batch(request, batch)) break;
+    if (request->next_offset > stable) stable = request->next_offset;
+  }
+  if (stable > known) {
+    tail_cache_raise_stable(cache, request->log_id, request->partition, stable);
   }
 }
 
@@ -216,7 +231,8 @@ static void answer_reader(struct read_pool *pool, struct read_request *request,
   unsigned before = request->batch_count;
   for (unsigned i = 0; i < answer->batch_count; i++) take_batch(request, answer->batches[i]);
   bool progressed = request->batch_count > before;
-  if (progressed && wants_more(request) && request->next_offset < answer->end_offset) {
+  int64_t limit = request->committed ? answer->stable_offset : answer->end_offset;
+  if (progressed && wants_more(request) && request->next_offset < limit) {
     serve(pool, request);
     return;
   }
@@ -242,6 +258,8 @@ static void query_committed(struct query *query) {
   for (unsigned i = 0; i < query->answer.batch_count; i++) {
     tail_cache_insert(pool->options.cache, query->answer.batches[i]);
   }
+  tail_cache_raise_stable(pool->options.cache, query->key.log_id, (int32_t)query->key.partition,
+                          query->answer.stable_offset);
   struct read_request *request = query->readers;
   query->readers = NULL;
   while (request) {
@@ -316,6 +334,9 @@ static void send_query(struct read_session *session, struct query *query) {
   p[2] = db_int8(&s[2], query->key.offset);
   p[3] = db_int8(&s[3], query->max_records);
   p[4] = db_int8(&s[4], query->max_bytes);
+  p[5] = db_int8(&s[5], tail_cache_stable(session->pool->options.cache, query->key.log_id,
+                                          (int32_t)query->key.partition));
+  p[6] = db_bool(&s[6], query->key.committed != 0);
   query->call = (struct db_call){.statement = STATEMENT_FETCH, .parameters = query->parameters};
   query->batch.on_result = on_query_result;
   query->batch.results_on_worker = true;
@@ -389,21 +410,10 @@ static void on_tick(struct ev_loop *loop, ev_timer *timer, int events) {
 
 /* ------------------------------------------------------------------ the slow look */
 
-static void begin_array(struct buffer *array, uint32_t type, uint32_t count) {
-  array->length = 0;
-  buffer_append_u32(array, 1);
-  buffer_append_u32(array, 0);
-  buffer_append_u32(array, type);
-  buffer_append_u32(array, count);
-  buffer_append_u32(array, 1);
-}
-
 static void add_partition(void *context, int64_t log_id, int32_t partition) {
   struct poll *poll = context;
-  buffer_append_u32(&poll->logs, 8);
-  buffer_append_u64(&poll->logs, (uint64_t)log_id);
-  buffer_append_u32(&poll->partitions, 4);
-  buffer_append_u32(&poll->partitions, (uint32_t)partition);
+  db_array_add_int8(&poll->logs, log_id);
+  db_array_add_int4(&poll->partitions, partition);
 }
 
 static void on_poll_result(struct db_batch *batch, unsigned call, const PGresult *result) {
@@ -436,11 +446,11 @@ static void on_poll(struct ev_loop *loop, ev_timer *timer, int events) {
   size_t count = wake_partition_count(pool->options.wake);
   struct read_session *session = choose_session(pool);
   if (count == 0 || poll->in_flight || session == NULL) return;
-  begin_array(&poll->logs, DB_INT8, (uint32_t)count);
-  begin_array(&poll->partitions, DB_INT4, (uint32_t)count);
+  db_array_begin(&poll->logs, DB_INT8);
+  db_array_begin(&poll->partitions, DB_INT4);
   wake_each_partition(pool->options.wake, add_partition, poll);
-  poll->parameters[0] = db_bytes(buffer_slice(&poll->logs));
-  poll->parameters[1] = db_bytes(buffer_slice(&poll->partitions));
+  poll->parameters[0] = db_array_parameter(&poll->logs);
+  poll->parameters[1] = db_array_parameter(&poll->partitions);
   poll->call = (struct db_call){.statement = STATEMENT_ENDS, .parameters = poll->parameters};
   poll->in_flight = true;
   db_connection_send(session->connection, &poll->batch, &poll->call, 1);
@@ -525,8 +535,8 @@ void read_pool_close(struct read_pool *pool) {
   for (unsigned i = 0; i < pool->options.connections; i++) {
     db_connection_close(pool->sessions[i].connection);
   }
-  buffer_release(&pool->poll.logs);
-  buffer_release(&pool->poll.partitions);
+  db_array_release(&pool->poll.logs);
+  db_array_release(&pool->poll.partitions);
   free(pool->sessions);
   free(pool);
 }

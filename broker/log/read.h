@@ -47,12 +47,11 @@ struct read_request {
   int64_t offset;
   int64_t max_records;
   int64_t max_bytes; /* of payload and key; the first batch always comes */
+  bool committed;    /* read_committed: only batches below the stable offset, all of them decided */
   /* The log is known to reach at least this far (an earlier answer or a wake-up said so): when the
    * cache has everything up to here, that is the answer. 0: not known. */
   int64_t known_end;
-  /* The answer must carry the bounds: PostgreSQL is asked. A reader of committed records that knows
-   * from an earlier answer that nothing below `offset` is undecided (stable_offset) can do without:
-   * a transaction's batch always takes a query, so nothing undecided comes from the cache. */
+  /* The answer must carry the bounds: PostgreSQL is asked. */
   bool needs_bounds;
   int64_t deadline_us;
   void (*on_done)(struct read_request *request, const struct read_result *result);

@@ -26,6 +26,7 @@ struct partition_tail {
   struct partition_key key;
   struct entry **entries;
   size_t first, count, capacity;
+  int64_t stable_offset;
   UT_hash_handle hh;
 };
 
@@ -93,10 +94,17 @@ static void remove_entry(struct tail_cache *cache, struct entry *entry) {
   log_batch_release(entry->batch);
   free(entry);
   if (tail->count == 0) {
-    HASH_DEL(cache->partitions, tail);
     free(tail->entries);
-    free(tail);
+    tail->entries = NULL;
+    tail->first = tail->capacity = 0;
   }
+}
+
+/* What is known of a partition stays when its batches have gone; it costs little. */
+static void remove_partition(struct tail_cache *cache, struct partition_tail *tail) {
+  while (tail->count) remove_entry(cache, tail->entries[tail->first]);
+  HASH_DEL(cache->partitions, tail);
+  free(tail);
 }
 
 /* Makes room for one more entry, reclaiming the space that evictions left at the front. */
@@ -111,12 +119,12 @@ static void make_room(struct partition_tail *tail) {
   tail->entries = memory_resize(tail->entries, tail->capacity * sizeof *tail->entries);
 }
 
-static struct partition_tail *get_partition(struct tail_cache *cache,
-                                            const struct log_batch *batch) {
-  struct partition_tail *tail = find_partition(cache, batch->log_id, batch->partition);
+static struct partition_tail *get_partition(struct tail_cache *cache, int64_t log_id,
+                                            int32_t partition) {
+  struct partition_tail *tail = find_partition(cache, log_id, partition);
   if (tail) return tail;
   tail = memory_allocate_zeroed(1, sizeof *tail);
-  tail->key = (struct partition_key){.log_id = batch->log_id, .partition = batch->partition};
+  tail->key = (struct partition_key){.log_id = log_id, .partition = partition};
   HASH_ADD(hh, cache->partitions, key, sizeof tail->key, tail);
   return tail;
 }
@@ -128,10 +136,12 @@ bool tail_cache_takes(const struct tail_cache *cache, size_t memory) {
 
 void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch) {
   if (!tail_cache_takes(cache, batch->memory)) return;
-  struct partition_tail *tail = get_partition(cache, batch);
+  struct partition_tail *tail = get_partition(cache, batch->log_id, batch->partition);
   size_t position = upper_bound(tail, batch->base_offset);
   if (position > 0 &&
       tail->entries[tail->first + position - 1]->batch->base_offset == batch->base_offset) {
+    struct log_batch *known = tail->entries[tail->first + position - 1]->batch;
+    if (log_batch_is_undecided(known)) known->decision = batch->decision;
     return;
   }
   struct entry *entry = memory_allocate(sizeof *entry);
@@ -148,10 +158,22 @@ void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch) {
 }
 
 void tail_cache_drop_log(struct tail_cache *cache, int64_t log_id) {
-  struct entry *entry, *next;
-  DL_FOREACH_SAFE(cache->oldest, entry, next) {
-    if (entry->batch->log_id == log_id) remove_entry(cache, entry);
+  struct partition_tail *tail, *next;
+  HASH_ITER(hh, cache->partitions, tail, next) {
+    if (tail->key.log_id == log_id) remove_partition(cache, tail);
   }
+}
+
+int64_t tail_cache_stable(struct tail_cache *cache, int64_t log_id, int32_t partition) {
+  const struct partition_tail *tail = find_partition(cache, log_id, partition);
+  return tail ? tail->stable_offset : 0;
+}
+
+void tail_cache_raise_stable(struct tail_cache *cache, int64_t log_id, int32_t partition,
+                             int64_t stable_offset) {
+  if (stable_offset <= 0) return;
+  struct partition_tail *tail = get_partition(cache, log_id, partition);
+  if (stable_offset > tail->stable_offset) tail->stable_offset = stable_offset;
 }
 
 size_t tail_cache_memory(const struct tail_cache *cache) {
@@ -159,7 +181,8 @@ size_t tail_cache_memory(const struct tail_cache *cache) {
 }
 
 void tail_cache_clear(struct tail_cache *cache) {
-  while (cache->oldest) remove_entry(cache, cache->oldest);
+  struct partition_tail *tail, *next;
+  HASH_ITER(hh, cache->partitions, tail, next) remove_partition(cache, tail);
 }
 
 void tail_cache_free(struct tail_cache *cache) {

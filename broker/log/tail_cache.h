@@ -17,7 +17,7 @@ struct tail_cache *tail_cache_create(size_t limit)
     __attribute__((returns_nonnull, warn_unused_result));
 
 /* Takes a reference of its own; evicts the oldest insertions to stay within the limit. A batch that
- * is already there is left as it is. */
+ * is already there is left as it is, but learns its transaction's decision. */
 void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch);
 
 /* True when a batch of that much memory would be kept: asked before one is made for the cache. */
@@ -27,6 +27,12 @@ bool tail_cache_takes(const struct tail_cache *cache, size_t memory);
  * insertion. */
 struct log_batch *tail_cache_find(struct tail_cache *cache, int64_t log_id, int32_t partition,
                                   int64_t offset);
+
+/* The partition's stable offset as far as it is known, 0 when nothing is: every transaction with a
+ * record below is decided. It never falls, so what was seen once holds. */
+int64_t tail_cache_stable(struct tail_cache *cache, int64_t log_id, int32_t partition);
+void tail_cache_raise_stable(struct tail_cache *cache, int64_t log_id, int32_t partition,
+                             int64_t stable_offset);
 
 /* Forgets a log that is gone. */
 void tail_cache_drop_log(struct tail_cache *cache, int64_t log_id);

@@ -22,18 +22,20 @@ CREATE FUNCTION pg_temp.add(
   _key text DEFAULT NULL, _requested int DEFAULT NULL, _log_id bigint DEFAULT NULL)
 RETURNS text LANGUAGE sql AS $$
   SELECT CASE a.status
-           WHEN 9 THEN 'not found'
-           WHEN 10 THEN format('fenced, current %s', a.current_value)
-           WHEN 11 THEN format('not open %s', a.current_value)
-           WHEN 12 THEN 'overdue'
-           WHEN 13 THEN 'other content'
-           WHEN 14 THEN format('capacity %s', a.expected_value)
+           WHEN 10 THEN 'not found'
+           WHEN 11 THEN format('fenced, current %s', a.current_value)
+           WHEN 12 THEN format('not open %s', a.current_value)
+           WHEN 13 THEN 'overdue'
+           WHEN 14 THEN 'other content'
+           WHEN 15 THEN format('capacity %s', a.expected_value)
            ELSE pg_temp.outcome(a)
          END
     FROM pgcursus.append_transactional(
            coalesce(_log_id, (SELECT log_id FROM pgcursus.topic_definition(_topic))), NULL, _partition,
            1, _id, pg_temp.producer(_id), _epoch, coalesce(_requested, _partition), _number,
-           convert_to(_payload, 'UTF8'), convert_to(_key, 'UTF8'), NULL, NULL, NULL, NULL) a
+           ARRAY[convert_to(_payload, 'UTF8')],
+           CASE WHEN _key IS NOT NULL THEN ARRAY[convert_to(_key, 'UTF8')] END,
+           NULL, NULL, NULL, NULL) a
 $$;
 
 CREATE FUNCTION pg_temp.finish(_id text, _epoch bigint, _commit boolean,

@@ -4,16 +4,18 @@
 --            _transactional_id, _producer_id, _producer_epoch  the transaction;
 --            _requested_partition  what the client asked for; -1: left to the broker;
 --            _client_sequence      the client's number of the request;
---            _payload ... _metadata  the record; NULL: it has none.
+--            _payloads ... _metadata  the record, as the columns of record_batches: one element, or
+--                                  NULL where it has none.
 -- Returns:   as append(), and status
---             9 no such transactional id, or it has expired;
---            10 fenced: current_value is the current epoch;
---            11 not open: current_value is 0 never begun, 1 prepare_commit, 2 prepare_abort,
+--            10 no such transactional id, or it has expired;
+--            11 fenced: current_value is the current epoch;
+--            12 not open: current_value is 0 never begun, 1 prepare_commit, 2 prepare_abort,
 --               3 committed, 4 aborted;
---            12 the deadline has passed: the transaction is to be aborted before anything else;
---            13 a request of this number had other content;
---            14 more records or bytes than a transaction may hold: expected_value is the limit.
---            1 (duplicate) when the request has been served before: nothing is appended.
+--            13 the deadline has passed: the transaction is to be aborted before anything else;
+--            14 a request of this number had other content;
+--            15 more records or bytes than a transaction may hold: expected_value is the limit.
+--            1 (duplicate) when the request has been served before: nothing is appended, current_value
+--            is the partition where it is.
 -- Errors:    as append(); serialization_failure when the same request is being served in another
 --            partition: try again.
 -- Tables:    producers, transaction_states, topic_definitions, partition_states (read), record_batches,
@@ -24,8 +26,8 @@
 CREATE OR REPLACE FUNCTION pgcursus.append_transactional(
   _log_id bigint, _revision bigint, _partition int, _min_insync int, _transactional_id text,
   _producer_id text, _producer_epoch bigint, _requested_partition int, _client_sequence bigint,
-  _payload bytea, _key bytea, _event_type text, _schema_version bigint, _aggregate_version bigint,
-  _metadata text)
+  _payloads bytea[], _keys bytea[], _event_types text[], _schema_versions bigint[],
+  _aggregate_versions bigint[], _metadata text[])
 RETURNS pgcursus.append_result
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pgcursus, pg_catalog, pg_temp
@@ -38,7 +40,8 @@ DECLARE
   _current     bigint;
   _expected    bigint;
   _sequence    bigint;
-  _bytes       bigint := (octet_length(_payload) + coalesce(octet_length(_key), 0))::bigint;
+  _bytes       bigint := (octet_length(_payloads[1])
+                                    + coalesce(octet_length(_keys[1]), 0))::bigint;
   _total       bigint;
   _result      append_result;
 BEGIN
@@ -56,26 +59,27 @@ BEGIN
       ON t.transactional_id = p.transactional_id AND t.producer_epoch = p.producer_epoch
    WHERE p.transactional_id = _transactional_id AND NOT p.expired;
   IF NOT FOUND THEN
-    _status := 9;
-  ELSIF _transaction.producer_id <> _producer_id OR _transaction.producer_epoch <> _producer_epoch THEN
     _status := 10;
+  ELSIF _transaction.producer_id <> _producer_id OR _transaction.producer_epoch <> _producer_epoch THEN
+    _status := 11;
     _current := _transaction.producer_epoch;
   ELSIF _transaction.state IS DISTINCT FROM 'open' THEN
-    _status := 11;
+    _status := 12;
     _current := coalesce(array_position(
       ARRAY['prepare_commit', 'prepare_abort', 'committed', 'aborted'], _transaction.state), 0)::bigint;
   ELSIF _transaction.deadline <= clock_timestamp() THEN
-    _status := 12;
+    _status := 13;
   ELSE
     SELECT r.partition, r.record_offset INTO _known_at, _original
       FROM transaction_requests r
      WHERE r.transaction_id = _transaction.transaction_id AND r.log_id = _log_id
        AND r.requested_partition = _requested_partition AND r.client_sequence = _client_sequence;
     IF FOUND THEN
-      _status := CASE WHEN is_same_record(_log_id, _known_at, _original, _payload,
-                                          _key, _event_type, _schema_version, _aggregate_version,
-                                          _metadata)
-                      THEN 1 ELSE 13 END;
+      _status := CASE WHEN is_same_record(_log_id, _known_at, _original, _payloads[1],
+                                          _keys[1], _event_types[1], _schema_versions[1],
+                                          _aggregate_versions[1], _metadata[1])
+                      THEN 1 ELSE 14 END;
+      _current := _known_at::bigint;
     END IF;
   END IF;
   IF _status IS NOT NULL THEN
@@ -92,18 +96,14 @@ BEGIN
   _total := coalesce(_total, 0) + _bytes;
   _expected := exceeded_limit(_transaction.transaction_id, _log_id, _partition, _sequence, _total);
   IF _expected IS NOT NULL THEN
-    RETURN ROW(14, NULL, NULL, 0, NULL, NULL, _expected)::append_result;
+    RETURN ROW(15, NULL, NULL, 0, NULL, NULL, _expected)::append_result;
   END IF;
 
   SELECT a.* INTO _result
     FROM append(
            _log_id, _revision, _partition, 1, _bytes::int, false, true, _min_insync, false,
-           _producer_id, _producer_epoch, _sequence, _sequence, ARRAY[_payload],
-           CASE WHEN _key IS NOT NULL THEN ARRAY[_key] END, NULL, NULL, NULL, NULL,
-           CASE WHEN _event_type IS NOT NULL THEN ARRAY[_event_type] END,
-           CASE WHEN _schema_version IS NOT NULL THEN ARRAY[_schema_version] END,
-           CASE WHEN _aggregate_version IS NOT NULL THEN ARRAY[_aggregate_version] END,
-           CASE WHEN _metadata IS NOT NULL THEN ARRAY[_metadata] END,
+           _producer_id, _producer_epoch, _sequence, _sequence, _payloads, _keys, NULL, NULL, NULL,
+           NULL, _event_types, _schema_versions, _aggregate_versions, _metadata,
            NULL, NULL, _transaction.transaction_id) a;
   IF _result.status <> 0 THEN
     RETURN _result;
