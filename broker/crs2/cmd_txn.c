@@ -170,7 +170,8 @@ static void on_listed(struct control_call *control, const struct control_result 
   for (int row = 0; row < PQntuples(result->rows); row++) {
     json_object_array_add(list, list_row(result->rows, row));
   }
-  call_reply_bytes(call, slice_text(json_object_to_json_string_ext(list, JSON_C_TO_STRING_PLAIN)));
+  call_reply_bytes(call, slice_text(json_object_to_json_string_ext(
+                             list, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)));
   json_object_put(list);
 }
 

@@ -14,7 +14,9 @@ CLASSES = {
         "invalid_replication_factor invalid_retention_bytes invalid_retention_hours invalid_schema_version "
         "invalid_seq_num invalid_if_exists invalid_expected_revision missing_expected_revision "
         "missing_min_in_sync_replicas invalid_topic_name invalid_topic_policy invalid_wait_ms missing_message "
-        "missing_producer_id missing_topic unknown_command fetch_batch_too_large fetch_wait_too_large"
+        "missing_producer_id missing_topic unknown_command missing_transactional_id "
+        "invalid_transactional_id invalid_transaction_result invalid_txn_offsets transaction_not_open "
+        "fetch_batch_too_large fetch_wait_too_large"
     ),
     "authorization": (
         "NOT_AUTHORIZED_FOR_TOPIC authentication_failed internal_command_unauthorized "
@@ -23,11 +25,16 @@ CLASSES = {
         "authentication_required"
     ),
     "availability": "insufficient_in_sync_replicas request_timeout request_cancelled replication_unavailable",
-    "conflict": "OFFSET_OUT_OF_RANGE topic_delete_blocked topic_truncate_blocked topic_revision_conflict",
-    "fencing": "stale_producer_epoch",
-    "not_found": "topic_not_found partition_not_found",
+    "conflict": (
+        "OFFSET_OUT_OF_RANGE topic_delete_blocked topic_truncate_blocked topic_revision_conflict "
+        "producer_reinitialization_required transaction_aborted transaction_already_committed transaction_not_abortable "
+        "topic_not_assigned_to_group offset_regression"
+    ),
+    "fencing": "stale_producer_epoch producer_fenced",
+    "not_found": "topic_not_found partition_not_found transaction_not_found",
     "internal": (
-        "aggregate_publish_requires_append_stream broker_error command_failed create_topic_failed"
+        "aggregate_publish_requires_append_stream broker_error init_producer_failed transaction_begin_failed "
+        "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed"
     ),
 }
 CLASS_OF = {code: name for name, codes in CLASSES.items() for code in codes.split()}

@@ -21,6 +21,7 @@ struct publish {
   unsigned order; /* of its answer among all */
   enum append_status status;
   int64_t last_offset, current, expected;
+  int32_t partition;
   char reason[80];
 };
 
@@ -64,6 +65,11 @@ static int open_one(void **state) {
   return open_with(1, 1 << 20, 10);
 }
 
+static int open_wide(void **state) {
+  (void)state;
+  return open_with(1, 1 << 20, 20);
+}
+
 static int close_all(void **state) {
   (void)state;
   if (append) append_close(append);
@@ -82,6 +88,7 @@ static void on_done(struct append_item *item, const struct append_result *result
   publish->order = answers++;
   publish->status = result->status;
   publish->last_offset = result->last_offset;
+  publish->partition = result->partition;
   publish->current = result->current;
   publish->expected = result->expected;
   snprintf(publish->reason, sizeof publish->reason, "%s", result->reason);
@@ -434,20 +441,78 @@ static void refusals_of_the_function_reach_their_items(void **state) {
                                             APPEND_SEQUENCE_GAP,
                                             APPEND_WRONG_FIRST_SEQUENCE,
                                             APPEND_ORIGINAL_UNKNOWN,
+                                            APPEND_NO_TRANSACTION,
+                                            APPEND_FENCED,
+                                            APPEND_NOT_OPEN,
+                                            APPEND_OVERDUE,
+                                            APPEND_CONFLICTING,
+                                            APPEND_OVER_CAPACITY,
                                             APPEND_FAILED};
-  PGresult *results[10] = {NULL};
-  for (int i = 0; i < 10; i++) {
+  enum { CASES = sizeof want / sizeof *want };
+  PGresult *results[CASES] = {NULL};
+  for (int i = 0; i < CASES; i++) {
     submit(plain(i));
-    results[i] = answer(i < 9 ? i : 99, 100, 1); /* the last is no status */
+    /* 9 never reaches an item, and the last is no status. */
+    results[i] = answer(i < 9 ? i : i < CASES - 1 ? i + 1 : 99, 100, 1);
   }
   turn();
-  db_fixture_commit(lane, results, 10);
-  for (unsigned i = 0; i < 10; i++) {
+  db_fixture_commit(lane, results, CASES);
+  for (unsigned i = 0; i < CASES; i++) {
     assert_told(&publishes[i], want[i]);
     assert_int_equal(publishes[i].current, 33);
     assert_int_equal(publishes[i].expected, 44);
   }
   assert_int_equal(publishes[1].last_offset, 100);
+}
+
+static const struct append_transaction transaction = {
+    .transactional_id = {(const uint8_t *)"tx", 2},
+    .requested_partition = -1,
+    .client_sequence = 1};
+
+static struct publish *transactional(int32_t partition) {
+  struct publish *publish = plain(partition);
+  publish->item.transaction = &transaction;
+  publish->item.may_repeat = true;
+  return publish;
+}
+
+static void a_transaction_whose_end_takes_long_holds_up_nobody_else(void **state) {
+  (void)state;
+  struct publish *other = submit(plain(0));
+  struct publish *held = submit(transactional(1));
+  turn();
+  db_fixture_refuse(lane, 1, "55P03", "lock timeout", ""); /* the locks, after the durability */
+  assert_int_equal(other->answers + held->answers, 0);
+  commit(); /* of the other alone */
+  assert_told(other, APPEND_OK);
+  assert_int_equal(held->answers, 0);
+  db_fixture_refuse(lane, 0, "55P03", "lock timeout", "");
+  assert_told(held, APPEND_UNAVAILABLE);
+}
+
+static void records_of_transactions_are_not_cached_and_wake_who_waits(void **state) {
+  (void)state;
+  struct wake_waiter waiter = {.on_wake = on_wake, .offset = 0};
+  wake_add(wake, &waiter, 1, 0);
+  struct publish *publish = submit(transactional(0));
+  turn();
+  PGresult *results[3] = {NULL, NULL, answer(0, 0, 1)};
+  db_fixture_commit(lane, results, 3);
+  assert_told(publish, APPEND_OK);
+  assert_int_equal(publish->partition, 0);
+  assert_int_equal(waiter.offset, -1);
+  assert_int_equal(tail_cache_memory(cache), 0);
+}
+
+static void a_repeated_record_tells_the_partition_where_it_is(void **state) {
+  (void)state;
+  struct publish *publish = submit(transactional(0));
+  turn();
+  PGresult *results[3] = {NULL, NULL, answer(1, 0, 1)};
+  db_fixture_commit(lane, results, 3);
+  assert_told(publish, APPEND_DUPLICATE);
+  assert_int_equal(publish->partition, 33);
 }
 
 static void a_call_without_an_answer_is_no_success(void **state) {
@@ -724,7 +789,11 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_partition_keeps_its_lane, open_lanes, close_all),
       ONE(what_was_appended_is_cached_and_wakes_who_waits),
       ONE(a_row_that_was_stored_in_part_is_not_cached),
-      ONE(refusals_of_the_function_reach_their_items),
+      cmocka_unit_test_setup_teardown(refusals_of_the_function_reach_their_items, open_wide,
+                                      close_all),
+      ONE(a_transaction_whose_end_takes_long_holds_up_nobody_else),
+      ONE(records_of_transactions_are_not_cached_and_wake_who_waits),
+      ONE(a_repeated_record_tells_the_partition_where_it_is),
       ONE(a_call_without_an_answer_is_no_success),
       ONE(the_neighbours_of_a_refused_item_go_again),
       ONE(items_of_a_refused_shared_row_are_tried_one_by_one),

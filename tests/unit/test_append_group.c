@@ -69,6 +69,66 @@ static void items_are_sorted_by_log_and_partition_and_keep_their_order_of_arriva
   }
 }
 
+/* ---- transactions ---- */
+
+static const struct append_transaction first_transaction = {
+    .transactional_id = {(const uint8_t *)"tx-1", 4},
+    .requested_partition = -1,
+    .client_sequence = 9};
+static const struct append_transaction second_transaction = {
+    .transactional_id = {(const uint8_t *)"tx-2", 4},
+    .requested_partition = 3,
+    .client_sequence = 8};
+
+static void transactions_are_locked_before_any_partition(void **state) {
+  (void)state;
+  add(1, 0, plain("plain"));
+  add(1, 0, plain("a"))->transaction = &first_transaction;
+  add(1, 3, plain("b"))->transaction = &second_transaction;
+  append_group_encode(&group, true, 1);
+  assert_int_equal(group.call_count, 5);
+  assert_int_equal(group.first_row_call, 2);
+  assert_int_equal(group.calls[0].statement, STATEMENT_DURABILITY);
+  assert_int_equal(group.calls[1].statement, STATEMENT_LOCK_TRANSACTIONS);
+  const struct db_parameter *ids = &group.calls[1].parameters[0];
+  const char want[] =
+      "\0\0\0\1\0\0\0\0\0\0\0\31\0\0\0\2\0\0\0\1"
+      "\0\0\0\4tx-1\0\0\0\4tx-2";
+  assert_int_equal(ids->length, sizeof want - 1);
+  assert_memory_equal(ids->data, want, sizeof want - 1);
+  assert_int_equal(group.calls[2].statement, STATEMENT_APPEND);
+  assert_int_equal(group.calls[3].statement, STATEMENT_APPEND_TRANSACTIONAL);
+  assert_int_equal(number(3, 7), -1);
+  assert_int_equal(number(3, 8), 9);
+  assert_int_equal(number(4, 7), 3);
+}
+
+static void records_of_transactions_share_no_row(void **state) {
+  (void)state;
+  add(1, 0, plain("a"))->transaction = &first_transaction;
+  add(1, 0, plain("b"))->transaction = &first_transaction;
+  add(1, 0, plain("plain"));
+  append_group_encode(&group, false, 1);
+  assert_int_equal(group.row_count, 3);
+}
+
+static void answers_are_counted_from_the_first_row(void **state) {
+  (void)state;
+  add(1, 0, plain("a"))->transaction = &first_transaction;
+  append_group_encode(&group, true, 1);
+  PGresult *result = db_fixture_result(7);
+  db_fixture_set_int4(result, 0, 0, 11);
+  db_fixture_set_int8(result, 0, 5, 3);
+  append_group_take_result(&group, 0, result);
+  append_group_take_result(&group, 1, result);
+  assert_false(group.rows[0].answered);
+  append_group_take_result(&group, 2, result);
+  assert_true(group.rows[0].answered);
+  assert_int_equal(group.rows[0].status, 11);
+  assert_int_equal(group.rows[0].current, 3);
+  PQclear(result);
+}
+
 /* ---- merging ---- */
 
 static void plain_items_of_a_partition_share_a_row(void **state) {
@@ -255,6 +315,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(
           items_are_sorted_by_log_and_partition_and_keep_their_order_of_arrival, reset),
+      cmocka_unit_test_teardown(transactions_are_locked_before_any_partition, reset),
+      cmocka_unit_test_teardown(records_of_transactions_share_no_row, reset),
+      cmocka_unit_test_teardown(answers_are_counted_from_the_first_row, reset),
       cmocka_unit_test_teardown(plain_items_of_a_partition_share_a_row, reset),
       cmocka_unit_test_teardown(what_differs_does_not_share_a_row, reset),
       cmocka_unit_test_teardown(a_shared_row_stays_within_its_bytes, reset),

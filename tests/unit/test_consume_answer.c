@@ -157,10 +157,84 @@ static void markers_of_transactions_are_for_uncommitted_readers(void **state) {
   for (unsigned uncommitted = 0; uncommitted < 2; uncommitted++) {
     consume_answer_init(&answer, 100);
     struct log_batch *batch = batch_of_size(0, 1, 1);
-    batch->kind = BATCH_CONTROL;
+    batch->kind = BATCH_COMMIT_MARKER;
+    batch->transaction_id = 7;
+    batch->decision = TRANSACTION_DECIDED_COMMIT;
     consume_answer_add(&answer, batch, 0, uncommitted);
     log_batch_release(batch);
     assert_int_equal(answer.records, uncommitted);
+    reset(NULL);
+  }
+}
+
+/* A batch of transaction 7, of the transactional id `tx` and epoch 258. */
+static struct log_batch *transactional(enum batch_kind kind, enum transaction_decision decision) {
+  struct log_batch *plain = batch_of_size(0, 1, 1);
+  struct log_batch source = *plain;
+  source.kind = kind;
+  source.transaction_id = 7;
+  source.transactional_id = slice_text("tx");
+  source.decision = decision;
+  source.producer_epoch = 258;
+  struct log_batch *batch = log_batch_copy(&source);
+  log_batch_release(plain);
+  return batch;
+}
+
+static void only_uncommitted_readers_see_what_was_not_committed(void **state) {
+  (void)state;
+  for (int decision = TRANSACTION_UNDECIDED; decision <= TRANSACTION_DECIDED_ABORT; decision++) {
+    for (unsigned uncommitted = 0; uncommitted < 2; uncommitted++) {
+      consume_answer_init(&answer, 100);
+      struct log_batch *batch = transactional(BATCH_DATA, (enum transaction_decision)decision);
+      consume_answer_add(&answer, batch, 0, uncommitted);
+      log_batch_release(batch);
+      assert_int_equal(answer.records, uncommitted || decision == TRANSACTION_DECIDED_COMMIT);
+      reset(NULL);
+    }
+  }
+}
+
+static void records_of_a_transaction_name_it_and_say_open(void **state) {
+  (void)state;
+  consume_answer_init(&answer, 100);
+  add(transactional(BATCH_DATA, TRANSACTION_DECIDED_COMMIT), 0);
+  build();
+  assert_slice_text(wire.records[0].transactional_id, "tx");
+  assert_slice_text(wire.records[0].transaction_state, "open");
+  assert_int_equal(wire.records[0].epoch, 258);
+  assert_int_equal(wire.records[0].transaction_marker.length, 0);
+  assert_int_equal(wire.records[0].control_type.length, 0);
+  assert_false(wire.records[0].has_control_key);
+}
+
+static void markers_have_their_exact_control_fields(void **state) {
+  (void)state;
+  static const struct {
+    enum batch_kind kind;
+    const char *state, *marker;
+    uint8_t key[4], value[6];
+  } cases[] = {
+      {BATCH_COMMIT_MARKER, "committed", "commit", {0, 0, 0, 0}, {0, 0, 0, 0, 1, 2}},
+      {BATCH_ABORT_MARKER, "aborted", "abort", {0, 0, 0, 1}, {0, 0, 0, 0, 1, 2}},
+  };
+  for (size_t i = 0; i < 2; i++) {
+    consume_answer_init(&answer, 100);
+    struct log_batch *batch = transactional(cases[i].kind, TRANSACTION_DECIDED_COMMIT);
+    consume_answer_add(&answer, batch, 0, true);
+    log_batch_release(batch);
+    build();
+    const struct record *record = &wire.records[0];
+    assert_slice_text(record->transactional_id, "tx");
+    assert_slice_text(record->transaction_state, cases[i].state);
+    assert_slice_text(record->transaction_marker, cases[i].marker);
+    assert_slice_text(record->control_type, "transaction");
+    assert_int_equal(record->control_version, 2);
+    assert_int_equal(record->control_epoch, 258);
+    assert_int_equal(record->control_key.length, 4);
+    assert_memory_equal(record->control_key.data, cases[i].key, 4);
+    assert_int_equal(record->control_value.length, 6);
+    assert_memory_equal(record->control_value.data, cases[i].value, 6);
     reset(NULL);
   }
 }
@@ -213,6 +287,9 @@ int main(void) {
       cmocka_unit_test_teardown(the_number_of_records_is_a_limit, reset),
       cmocka_unit_test_teardown(holes_are_passed_over, reset),
       cmocka_unit_test_teardown(markers_of_transactions_are_for_uncommitted_readers, reset),
+      cmocka_unit_test_teardown(only_uncommitted_readers_see_what_was_not_committed, reset),
+      cmocka_unit_test_teardown(records_of_a_transaction_name_it_and_say_open, reset),
+      cmocka_unit_test_teardown(markers_have_their_exact_control_fields, reset),
       cmocka_unit_test_teardown(large_records_are_delivered_as_far_as_a_frame_goes, reset),
       cmocka_unit_test_teardown(one_record_is_always_delivered, reset),
       cmocka_unit_test_teardown(room_shrinks_with_the_budget_but_never_to_nothing, reset),

@@ -13,7 +13,7 @@
 #include "log_fixture.h"
 #include "unit.h"
 
-enum { READERS = 40, BATCHES = 40, LONG_AGO = 1, FETCH_COLUMNS = 27 };
+enum { READERS = 40, BATCHES = 40, LONG_AGO = 1, FETCH_COLUMNS = 29 };
 
 struct reader {
   struct read_request request; /* first */
@@ -143,7 +143,7 @@ static PGresult *batches(int64_t base, unsigned count, unsigned records, size_t 
     db_fixture_set_int4(rows, row, 6, (int32_t)records);
     db_fixture_set_int8(rows, row, 7, 0);
     db_fixture_set_int2(rows, row, 8, BATCH_DATA);
-    db_fixture_set_bytes(rows, row, 15, buffer_slice(&columns->arrays[COLUMN_PAYLOADS]));
+    db_fixture_set_bytes(rows, row, 17, buffer_slice(&columns->arrays[COLUMN_PAYLOADS]));
   }
   columns_free(columns);
   return rows;
@@ -157,7 +157,7 @@ static int64_t asked(unsigned query, unsigned parameter) {
   return db_fixture_number(&session->sent[query], 0, parameter);
 }
 
-enum { ASKED_OFFSET = 2, ASKED_RECORDS, ASKED_BYTES };
+enum { ASKED_OFFSET = 2, ASKED_RECORDS, ASKED_BYTES, ASKED_STABLE, ASKED_COMMITTED };
 
 /* ---- sharing ---- */
 
@@ -266,6 +266,110 @@ static void what_was_read_is_cached(void **state) {
   assert_int_equal(session->batches, 1);
 }
 
+/* ---- readers of committed records ---- */
+
+static struct reader *read_committed(int64_t offset) {
+  struct reader *reader = read_from(offset, 4, 1 << 20);
+  reader->request.committed = true;
+  return reader;
+}
+
+/* A row of four records at `base`, of transaction 7 in `state`, or of none. */
+static PGresult *transactional(int64_t base, const char *state, int64_t stable, int64_t end) {
+  PGresult *rows = batches(base, 1, 4, 1, end);
+  db_fixture_set_int8(rows, 0, 3, stable);
+  if (state) {
+    db_fixture_set_int8(rows, 0, 13, 7);
+    db_fixture_set_bytes(rows, 0, 14, slice_text(state));
+    db_fixture_set_bytes(rows, 0, 15, slice_text("tx"));
+  }
+  return rows;
+}
+
+static void readers_of_both_isolations_do_not_share_a_query(void **state) {
+  (void)state;
+  read_committed(0);
+  read_some(0);
+  turn();
+  assert_int_equal(session->in_flight, 2);
+  assert_int_equal(asked(0, ASKED_COMMITTED), 1);
+  assert_int_equal(asked(1, ASKED_COMMITTED), 0);
+  answer_with(transactional(0, "committed", 4, 4));
+  answer_with(batches(0, 1, 4, 1, 4));
+}
+
+static void nothing_comes_from_the_cache_that_is_not_known_to_be_stable(void **state) {
+  (void)state;
+  cache_batch(0, 4);
+  cache_batch(4, 4);
+  struct reader *reader = read_committed(4);
+  turn();
+  assert_int_equal(session->in_flight, 1);
+  assert_int_equal(asked(0, ASKED_STABLE), 0);
+  answer_with(transactional(4, NULL, 8, 8));
+  assert_told(reader, READ_OK);
+  /* Now it is, also before. */
+  reader = read_committed(0);
+  struct reader *other = read_committed(4);
+  turn();
+  assert_told(reader, READ_OK);
+  assert_told(other, READ_OK);
+  assert_int_equal(session->in_flight, 0);
+  /* And the next query need not look for anything undecided below. */
+  read_committed(8);
+  turn();
+  assert_int_equal(asked(0, ASKED_STABLE), 8);
+  answer_with(nothing(0, 8));
+}
+
+static void what_follows_something_stable_without_a_transaction_is_stable(void **state) {
+  (void)state;
+  read_committed(0);
+  turn();
+  answer_with(transactional(0, "committed", 4, 4));
+  cache_batch(4, 4);
+  struct reader *reader = read_committed(4);
+  turn();
+  assert_told(reader, READ_OK);
+  assert_int_equal(tail_cache_stable(cache, 1, 0), 8);
+}
+
+static void an_undecided_batch_is_asked_for_until_it_is_decided(void **state) {
+  (void)state;
+  struct reader *dirty = read_from(0, 4, 1 << 20);
+  turn();
+  answer_with(transactional(0, "open", 0, 4));
+  assert_told(dirty, READ_OK);
+  dirty = read_from(0, 4, 1 << 20); /* the cache has it */
+  struct reader *held = read_committed(0);
+  turn();
+  assert_told(dirty, READ_OK);
+  assert_int_equal(session->in_flight, 1);
+  answer_with(nothing(0, 4));
+  assert_told(held, READ_OK);
+  assert_int_equal(held->batch_count, 0);
+  struct reader *after = read_committed(0);
+  turn();
+  assert_int_equal(session->in_flight, 1);
+  answer_with(transactional(0, "aborted", 5, 5));
+  assert_told(after, READ_OK);
+  assert_int_equal(after->batch_count, 1);
+  after = read_committed(0); /* the cached batch has learnt it */
+  turn();
+  assert_told(after, READ_OK);
+  assert_int_equal(session->in_flight, 0);
+}
+
+/* It cannot be, unless PostgreSQL lost what it had acknowledged. */
+static void an_undecided_batch_is_never_given_to_a_reader_of_committed_records(void **state) {
+  (void)state;
+  struct reader *reader = read_committed(0);
+  turn();
+  answer_with(transactional(0, "open", 4, 4));
+  assert_told(reader, READ_OK);
+  assert_int_equal(reader->batch_count, 0);
+}
+
 /* ---- length ---- */
 
 static void a_long_read_is_made_of_several_queries(void **state) {
@@ -358,7 +462,7 @@ static void damaged_rows_fail_the_read_only(void **state) {
   struct reader *reader = read_some(0);
   turn();
   PGresult *rows = batches(0, 2, 5, 1, 10);
-  db_fixture_set_bytes(rows, 1, 15, slice_text("damaged"));
+  db_fixture_set_bytes(rows, 1, 17, slice_text("damaged"));
   answer_with(rows);
   assert_told(reader, READ_FAILED);
   reader = read_some(0);
@@ -524,6 +628,11 @@ int main(void) {
       ONE(the_cache_answers_alone_when_it_has_everything),
       ONE(a_query_brings_what_the_cache_does_not_have),
       ONE(what_was_read_is_cached),
+      ONE(readers_of_both_isolations_do_not_share_a_query),
+      ONE(nothing_comes_from_the_cache_that_is_not_known_to_be_stable),
+      ONE(what_follows_something_stable_without_a_transaction_is_stable),
+      ONE(an_undecided_batch_is_asked_for_until_it_is_decided),
+      ONE(an_undecided_batch_is_never_given_to_a_reader_of_committed_records),
       ONE(a_long_read_is_made_of_several_queries),
       ONE(a_read_ends_where_its_bytes_do_and_one_batch_always_comes),
       ONE(holes_do_not_make_a_reader_take_more_than_it_asked_for),

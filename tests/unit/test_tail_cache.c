@@ -175,6 +175,39 @@ static void a_retained_batch_outlives_its_eviction(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_cache, close_cache)
 
+static enum transaction_decision decision_after(enum transaction_decision decision) {
+  struct log_batch *batch = batch_of_size(0, 1, 1);
+  batch->transaction_id = 7;
+  batch->decision = decision;
+  tail_cache_insert(cache, batch);
+  log_batch_release(batch);
+  return tail_cache_find(cache, 1, 0, 0)->decision;
+}
+
+static void a_cached_batch_learns_its_decision_once(void **state) {
+  (void)state;
+  assert_int_equal(decision_after(TRANSACTION_UNDECIDED), TRANSACTION_UNDECIDED);
+  assert_int_equal(decision_after(TRANSACTION_DECIDED_ABORT), TRANSACTION_DECIDED_ABORT);
+  assert_int_equal(decision_after(TRANSACTION_UNDECIDED), TRANSACTION_DECIDED_ABORT);
+}
+
+static void the_stable_offset_never_falls_and_outlives_the_batches(void **state) {
+  (void)state;
+  assert_int_equal(tail_cache_stable(cache, 1, 0), 0);
+  tail_cache_raise_stable(cache, 1, 0, 5);
+  tail_cache_raise_stable(cache, 1, 0, 3);
+  assert_int_equal(tail_cache_stable(cache, 1, 0), 5);
+  assert_int_equal(tail_cache_stable(cache, 1, 1), 0);
+  insert(1, 0, 0, 1, 1);
+  for (int64_t i = 0; i < 100; i++) insert(2, 0, i, 1, 1000);
+  assert_int_equal(find(1, 0, 0), -1);
+  assert_int_equal(tail_cache_stable(cache, 1, 0), 5);
+  insert(1, 0, 9, 1, 1);
+  assert_int_equal(find(1, 0, 9), 9);
+  tail_cache_drop_log(cache, 1);
+  assert_int_equal(tail_cache_stable(cache, 1, 0), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_batch_is_found_by_each_of_its_offsets),
@@ -188,6 +221,8 @@ int main(void) {
       TEST(a_cache_without_memory_keeps_nothing),
       TEST(dropping_a_log_leaves_the_others),
       TEST(a_retained_batch_outlives_its_eviction),
+      TEST(a_cached_batch_learns_its_decision_once),
+      TEST(the_stable_offset_never_falls_and_outlives_the_batches),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
