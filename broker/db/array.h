@@ -1,5 +1,5 @@
-/* Binary one-dimensional arrays: parameters without NULLs built element by element, and results read
- * the same way. */
+/* Binary one-dimensional arrays: parameters without NULLs built element by element, and results
+ * read the same way. */
 #ifndef PGCURSUS_DB_ARRAY_H
 #define PGCURSUS_DB_ARRAY_H
 

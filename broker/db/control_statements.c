@@ -124,10 +124,7 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
 };
 
 const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT] = {
-    [CONTROL_DELETE_TOPIC] = true,
-    [CONTROL_TRUNCATE_TOPIC] = true,
-    [CONTROL_INIT_PRODUCER_ID] = true,
-    [CONTROL_BEGIN_TRANSACTION] = true,
-    [CONTROL_END_TRANSACTION] = true,
-    [CONTROL_TRANSACTION_STATUS] = true,
+    [CONTROL_DELETE_TOPIC] = true,     [CONTROL_TRUNCATE_TOPIC] = true,
+    [CONTROL_INIT_PRODUCER_ID] = true, [CONTROL_BEGIN_TRANSACTION] = true,
+    [CONTROL_END_TRANSACTION] = true,  [CONTROL_TRANSACTION_STATUS] = true,
 };

@@ -184,8 +184,8 @@ static void publish_row(struct lane *lane, const struct append_row *row,
   struct append *append = lane->append;
   if (row->status != 0) return;
   metric_add(append->records_total, row->appended_count);
-  /* A row too large for the cache is not even copied: that alone would hold the loop. Readers of what
-   * is undecided ask PostgreSQL anyway. */
+  /* A row too large for the cache is not even copied: that alone would hold the loop. Readers of
+   * what is undecided ask PostgreSQL anyway. */
   if (item->transaction == NULL && (uint32_t)row->appended_count == row->columns->record_count &&
       tail_cache_takes(append->options.cache, columns_memory(row->columns))) {
     struct log_batch *batch = log_batch_from_columns(row->columns, item->log_id, item->partition,

@@ -88,7 +88,7 @@ static void transactions_are_locked_before_any_partition(void **state) {
   append_group_encode(&group, true, 1);
   assert_int_equal(group.call_count, 5);
   assert_int_equal(group.first_row_call, 2);
-  assert_int_equal(group.calls[0].statement, STATEMENT_DURABILITY);
+  assert_int_equal(group.calls[0].statement, STATEMENT_NOTE_STANDBYS);
   assert_int_equal(group.calls[1].statement, STATEMENT_LOCK_TRANSACTIONS);
   const struct db_parameter *ids = &group.calls[1].parameters[0];
   const char want[] =

@@ -50,7 +50,7 @@ with Session() as first, Session() as second, Session() as observer:
     first.run(f"SELECT pg_advisory_xact_lock(({log}::bigint << 16) | 1);"
               "INSERT INTO transaction_states (transactional_id, producer_id, producer_epoch, state, deadline)"
               " VALUES ('tx', 'p', 1, 'open', now() + interval '1 hour');"
-              f"INSERT INTO transaction_partitions SELECT transaction_id, {log}, 1, 0, false FROM transaction_states")
+              f"INSERT INTO transaction_partitions SELECT transaction_id, {log}, 1, 0, NULL, false FROM transaction_states")
     second.send("SELECT revision FROM truncate_topic('t', 1)")
     ok(wait_until_blocked(observer, second), "truncation_waits_for_a_transaction_that_appends")
     first.run("COMMIT")

@@ -93,7 +93,7 @@ SELECT is(pg_temp.refusal($$SELECT * FROM truncate_topic('busy', 99)$$) ->> 'cod
 DELETE FROM group_members;
 INSERT INTO transaction_states (transactional_id, producer_id, producer_epoch, state, deadline)
 VALUES ('tx', 'p', 1, 'open', now()) RETURNING transaction_id AS tx \gset
-INSERT INTO transaction_partitions SELECT :tx, t.log_id, 0, 0, false FROM topic_definition('busy') t;
+INSERT INTO transaction_partitions SELECT :tx, t.log_id, 0, 0, NULL, false FROM topic_definition('busy') t;
 SELECT is(pg_temp.refusal($$SELECT delete_topic('busy', false)$$),
           '{"code": "topic_delete_blocked", "topic": "busy", "reason": "transaction tx is not finished"}',
           'an_open_transaction_blocks_deletion');
