@@ -23,17 +23,18 @@ DECLARE
   _current   bigint;
 BEGIN
   IF cardinality(_partitions) = 1 THEN
-    SELECT o.next_offset INTO _current
-      FROM offset_commits o
-     WHERE o.group_id = _group_id AND o.log_id = _log_id AND o.partition = _partition
-     ORDER BY o.next_offset DESC
-     LIMIT 1;
-    IF _current IS NULL OR _current < _offset THEN
-      INSERT INTO offset_commits (group_id, log_id, partition, next_offset)
-      VALUES (_group_id, _log_id, _partition, _offset)
-      ON CONFLICT DO NOTHING;
+    -- One statement in the usual case.
+    INSERT INTO offset_commits (group_id, log_id, partition, next_offset)
+    SELECT _group_id, _log_id, _partition, _offset
+     WHERE NOT EXISTS (SELECT FROM offset_commits o
+                        WHERE o.group_id = _group_id AND o.log_id = _log_id
+                          AND o.partition = _partition AND o.next_offset >= _offset)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
       RETURN NULL;
-    ELSIF _current = _offset THEN
+    END IF;
+    _current := committed_offset(_group_id, _log_id, _partition);
+    IF _current <= _offset THEN
       RETURN NULL;
     END IF;
   ELSE
