@@ -16,7 +16,8 @@ CLASSES = {
         "missing_min_in_sync_replicas invalid_topic_name invalid_topic_policy invalid_wait_ms missing_message "
         "missing_producer_id missing_topic unknown_command missing_transactional_id "
         "invalid_transactional_id invalid_transaction_result invalid_txn_offsets transaction_not_open "
-        "fetch_batch_too_large fetch_wait_too_large"
+        "fetch_batch_too_large fetch_wait_too_large missing_group missing_member missing_generation "
+        "missing_partition missing_offset missing_coordinator_key invalid_subscription invalid_batch_commit_entry"
     ),
     "authorization": (
         "NOT_AUTHORIZED_FOR_TOPIC authentication_failed internal_command_unauthorized "
@@ -30,11 +31,14 @@ CLASSES = {
         "producer_reinitialization_required transaction_aborted transaction_already_committed transaction_not_abortable "
         "topic_not_assigned_to_group offset_regression"
     ),
-    "fencing": "stale_producer_epoch producer_fenced",
-    "not_found": "topic_not_found partition_not_found transaction_not_found",
+    "fencing": (
+        "stale_producer_epoch producer_fenced GEN_MISMATCH NOT_OWNER member_not_found group_epoch_mismatch"
+    ),
+    "not_found": "topic_not_found partition_not_found transaction_not_found group_not_found",
     "internal": (
         "aggregate_publish_requires_append_stream broker_error init_producer_failed transaction_begin_failed "
-        "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed"
+        "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed "
+        "register_group_failed coordinator_error"
     ),
 }
 CLASS_OF = {code: name for name, codes in CLASSES.items() for code in codes.split()}
