@@ -94,7 +94,7 @@ $(BUILD)/pgcursusd: $(BUILD)/obj/broker/main.o $(BUILD)/libbroker.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@
 
 $(BUILD)/pgcursus: $(CLI_OBJECTS) $(BUILD)/libpgcursus.a
-	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(CLIENT_LIBS) -lpq -o $@
+	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(CLIENT_LIBS) -lpq -ljson-c -o $@
 
 $(BUILD)/pgcursus-floor: $(call object,$(wildcard bench/*.c)) $(BUILD)/libbroker.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) $^ $(BROKER_LIBS) -o $@

@@ -1,6 +1,7 @@
 /* `consume`: long polls, one connection a partition, records to stdout as they come.
  *
- * Keeps only the next offset of each partition; commits nothing. */
+ * Keeps only the next offset of each partition. Commits as a member of a group (consume_group.c),
+ * when there is one, after the records have been written out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli.h"
+#include "consume_group.h"
 #include "format.h"
 
 #define LONG_POLL_MS 5000u
@@ -36,6 +38,8 @@ struct consumer {
   size_t count;
   int64_t left; /* records still wanted; -1 = all */
   uint64_t printed;
+  struct group_member *member; /* NULL without -g */
+  bool has_changed;            /* the group has given the member other partitions */
 };
 
 /* ---- where to start -------------------------------------------------------------------------- */
@@ -51,6 +55,21 @@ static uint64_t start_offset(const char *wanted, const struct cli_offsets *offse
   if (*wanted != '-') return strtoull(wanted, NULL, 10);
   uint64_t back = strtoull(wanted + 1, NULL, 10);
   return offsets->latest - offsets->earliest > back ? offsets->latest - back : offsets->earliest;
+}
+
+static void close_readers(struct consumer *consumer) {
+  for (size_t i = 0; i < consumer->count; i++) pgcursus_close(consumer->readers[i].client);
+  free(consumer->readers);
+  free(consumer->entries);
+  consumer->readers = NULL;
+  consumer->entries = NULL;
+  consumer->count = 0;
+}
+
+static void allocate_readers(struct consumer *consumer, size_t count) {
+  consumer->count = count;
+  consumer->readers = memory_allocate_zeroed(count + 1, sizeof *consumer->readers);
+  consumer->entries = memory_allocate_zeroed(count + 1, sizeof *consumer->entries);
 }
 
 /* A pattern or a given place needs no look at the offsets, and a pattern allows none. */
@@ -73,8 +92,7 @@ static int prepare_readers(struct consumer *consumer, struct pgcursus *client) {
       return status;
     }
   }
-  consumer->readers = memory_allocate_zeroed(consumer->count, sizeof *consumer->readers);
-  consumer->entries = memory_allocate_zeroed(consumer->count, sizeof *consumer->entries);
+  allocate_readers(consumer, consumer->count);
   for (size_t i = 0; i < consumer->count; i++) {
     consumer->readers[i].partition = offsets[i].partition;
     consumer->readers[i].offset = start_offset(options->offset, &offsets[i]);
@@ -102,7 +120,7 @@ static int ask(struct consumer *consumer, struct partition_reader *reader) {
       .topic = options->topic,
       .partition = reader->partition,
       .offset = reader->offset,
-      .member = "pgcursus-cli",
+      .member = consumer->member ? consumer->member->id : "pgcursus-cli",
       .group = options->group,
       .isolation = options->isolation,
       .wait_ms = options->stop_at_end ? 0 : LONG_POLL_MS,
@@ -114,10 +132,12 @@ static int ask(struct consumer *consumer, struct partition_reader *reader) {
   return result == PGCURSUS_AGAIN ? EXIT_DONE : cli_report(reader->client, result);
 }
 
-static void print_records(struct consumer *consumer, const struct pgcursus_batch *batch) {
+/* How many were printed. */
+static size_t print_records(struct consumer *consumer, const struct pgcursus_batch *batch) {
   const char *format = consumer->options.format;
   bool as_json = strcmp(format, "json") == 0;
-  for (size_t i = 0; i < batch->record_count && consumer->left != 0; i++) {
+  size_t i = 0;
+  for (; i < batch->record_count && consumer->left != 0; i++) {
     if (as_json) {
       format_record_json(stdout, batch->topic, batch->partition, &batch->records[i]);
     } else {
@@ -126,6 +146,15 @@ static void print_records(struct consumer *consumer, const struct pgcursus_batch
     consumer->printed++;
     if (consumer->left > 0) consumer->left--;
   }
+  return i;
+}
+
+/* What has been written out is done with. */
+static int commit_printed(struct consumer *consumer, int32_t partition, uint64_t next_offset) {
+  if (consumer->member == NULL) return EXIT_DONE;
+  int status = cli_finish_output();
+  if (status != EXIT_DONE) return status;
+  return group_member_commit(consumer->member, partition, next_offset, &consumer->has_changed);
 }
 
 /* The next request leaves before the records are printed, so that the broker works meanwhile. */
@@ -138,8 +167,9 @@ static int take_batch(struct consumer *consumer, struct partition_reader *reader
   if (batch.record_count == 0 && consumer->options.stop_at_end) reader->done = true;
   bool enough = consumer->left >= 0 && (uint64_t)consumer->left <= batch.record_count;
   if (!reader->done && !enough) status = ask(consumer, reader);
-  print_records(consumer, &batch);
-  return status;
+  size_t printed = print_records(consumer, &batch);
+  if (status != EXIT_DONE || printed == 0) return status;
+  return commit_printed(consumer, reader->partition, batch.records[printed - 1].offset + 1);
 }
 
 static int serve(struct consumer *consumer, struct partition_reader *reader) {
@@ -179,20 +209,91 @@ static int check_overdue(struct consumer *consumer) {
   return EXIT_DONE;
 }
 
-static int run_consumer(struct consumer *consumer) {
+static int ask_all(struct consumer *consumer) {
   int status = EXIT_DONE;
   for (size_t i = 0; i < consumer->count && status == EXIT_DONE; i++) {
     status = ask(consumer, &consumer->readers[i]);
   }
-  while (status == EXIT_DONE && consumer->left != 0 && !cli_is_stopping() && watch(consumer)) {
+  return status;
+}
+
+/* Readers for what the member has now, over new connections: the old ones remember how far they
+ * have delivered, which somebody else may have gone beyond. */
+static int follow_assignment(struct consumer *consumer) {
+  const struct group_member *member = consumer->member;
+  int status = EXIT_DONE;
+  size_t known = 0;
+  consumer->has_changed = false;
+  close_readers(consumer);
+  struct cli_offsets *offsets =
+      cli_list_offsets(member->client, member->topic, -1, &known, &status);
+  if (offsets == NULL) return status;
+  allocate_readers(consumer, member->partition_count);
+  for (size_t i = 0; i < consumer->count && status == EXIT_DONE; i++) {
+    struct partition_reader *reader = &consumer->readers[i];
+    reader->partition = member->partitions[i];
+    if ((size_t)reader->partition < known) {
+      reader->offset = start_offset(consumer->options.offset, &offsets[reader->partition]);
+    }
+    reader->client = cli_connect(consumer->cli, &status);
+  }
+  free(offsets);
+  return status == EXIT_DONE ? ask_all(consumer) : status;
+}
+
+static int keep_membership(struct consumer *consumer) {
+  int status = EXIT_DONE;
+  if (consumer->member == NULL) return status;
+  if (!consumer->has_changed) status = group_member_beat(consumer->member, &consumer->has_changed);
+  if (status == EXIT_DONE && consumer->has_changed) status = follow_assignment(consumer);
+  return status;
+}
+
+/* A member that has no partition at the moment waits for some, unless it shall stop at their end.
+ */
+static bool goes_on(struct consumer *consumer) {
+  if (consumer->left == 0 || cli_is_stopping()) return false;
+  return watch(consumer) || (consumer->member && !consumer->options.stop_at_end);
+}
+
+static int run_consumer(struct consumer *consumer) {
+  int status = EXIT_DONE;
+  while (status == EXIT_DONE && goes_on(consumer)) {
     if (fflush(stdout) != 0) break; /* cli_finish_output() says why */
     int ready = poll(consumer->entries, consumer->count, 1000);
     if (ready < 0 && errno != EINTR) return cli_complain("poll: %s", strerror(errno));
     if (ready == 0) status = check_overdue(consumer);
     for (size_t i = 0; ready > 0 && i < consumer->count && status == EXIT_DONE; i++) {
       if (consumer->entries[i].revents) status = serve(consumer, &consumer->readers[i]);
+      if (consumer->has_changed) break;
     }
+    if (status == EXIT_DONE) status = keep_membership(consumer);
   }
+  return status;
+}
+
+static int consume_as_member(struct consumer *consumer, struct pgcursus *client) {
+  struct group_member member;
+  int status = group_member_join(&member, client, consumer->options.group, consumer->options.topic,
+                                 consumer->cli->quiet);
+  consumer->member = &member;
+  if (status == EXIT_DONE) status = follow_assignment(consumer);
+  if (status == EXIT_DONE) status = run_consumer(consumer);
+  close_readers(consumer);
+  group_member_end(&member);
+  return status;
+}
+
+static int consume_alone(struct consumer *consumer, struct pgcursus *client) {
+  int status = prepare_readers(consumer, client);
+  if (consumer->count == 0 || !consumer->readers) {
+    pgcursus_close(client);
+    return status;
+  }
+  status = connect_readers(consumer, client);
+  if (status == EXIT_DONE) status = ask_all(consumer);
+  if (status == EXIT_DONE) status = run_consumer(consumer);
+  close_readers(consumer);
   return status;
 }
 
@@ -201,23 +302,14 @@ static int consume(struct cli *cli, const struct consume_options *options) {
   struct pgcursus *client = cli_connect(cli, &status);
   if (!client) return status;
   struct consumer consumer = {.cli = cli, .options = *options, .left = options->count};
-  status = prepare_readers(&consumer, client);
-  if (consumer.count == 0 || !consumer.readers) {
-    pgcursus_close(client);
-    return status;
-  }
-  status = connect_readers(&consumer, client);
-  if (status == EXIT_DONE) status = run_consumer(&consumer);
-  for (size_t i = 0; i < consumer.count; i++) pgcursus_close(consumer.readers[i].client);
-  free(consumer.readers);
-  free(consumer.entries);
+  status = options->group ? consume_as_member(&consumer, client) : consume_alone(&consumer, client);
   int output = cli_finish_output();
   return status == EXIT_DONE ? output : status;
 }
 
 static int check_options(const struct consume_options *options) {
-  if (options->group) {
-    return cli_complain("consume: -g is not available in this version; use -p and -o");
+  if (options->group && options->partition >= 0) {
+    return cli_complain("consume: with -g the group chooses the partitions, so -p is no use");
   }
   const char *offset = options->offset;
   if (strcmp(offset, "earliest") != 0 && strcmp(offset, "latest") != 0 && !is_number(offset) &&
@@ -251,7 +343,10 @@ int cmd_consume(struct cli *cli, int argc, char **argv) {
       {0, "isolation", "I", OPTION_TEXT, &values.isolation, 0, 0,
        "read_committed (default) or read_uncommitted."},
       {'g', "group", "GROUP", OPTION_TEXT, &values.group, 0, 0,
-       "Consume as a member of GROUP. Not available in this version."},
+       "Consume as a member of GROUP, which shares the partitions out among its members: begin "
+       "where the "
+       "group has committed (-o says where otherwise), commit what has been written out, leave at "
+       "the end."},
   };
   struct option_usage usage = {
       .command = "consume",
@@ -259,11 +354,12 @@ int cmd_consume(struct cli *cli, int argc, char **argv) {
       .description =
           "Prints the records of TOPIC and goes on as they arrive, until interrupted. The order "
           "holds "
-          "within a partition. Nothing is committed.",
+          "within a partition. Nothing is committed without -g.",
       .examples =
           "  pgcursus consume orders -e\n"
           "  pgcursus consume orders -o latest -f '%p %o %k: %s\\n'\n"
-          "  pgcursus consume orders -p 0 -o -10 -n 10 -f json\n",
+          "  pgcursus consume orders -p 0 -o -10 -n 10 -f json\n"
+          "  pgcursus consume orders -g billing\n",
       .options = options,
       .option_count = sizeof options / sizeof *options,
   };
