@@ -459,7 +459,13 @@ static void on_startup_tick(struct ev_loop *loop, ev_timer *timer, int events) {
   }
 }
 
+/* Blocks above this size are the system's: growing one moves pages instead of copying bytes, which
+ * would hold the loop, and freeing one gives the memory back. glibc's own threshold rises to 32 MiB
+ * with use. */
+#define SYSTEM_BLOCK_BYTES (4 << 20)
+
 struct node *node_open(struct ev_loop *loop, struct config *config) {
+  mallopt(M_MMAP_THRESHOLD, SYSTEM_BLOCK_BYTES);
   struct node *node = memory_allocate_zeroed(1, sizeof *node);
   node->loop = loop;
   node->config = config;

@@ -21,6 +21,9 @@
  * a few fields. */
 #define KEEP_PAYLOAD_BYTES (64u * 1024u)
 
+/* Rows of payloads above this size are built by a worker. */
+#define LARGE_PAYLOAD_BYTES (1u << 20)
+
 /* What a frame adds to a record on its way to a consumer: batch head, length, versions, two topic
  * patterns, producer numbers, and a little for compressed forms of incompressible bytes. */
 #define DELIVERY_OVERHEAD 1024u
@@ -34,13 +37,16 @@ bool publish_fits_bigint(uint64_t value) {
   return value <= INT64_MAX;
 }
 
+const char publish_too_large[] = "the record is too large to be delivered in one frame";
+
+bool publish_fits_frame(const struct log_record *record) {
+  size_t size = log_record_bytes(record) + record->producer_id.length + DELIVERY_OVERHEAD;
+  return size <= FRAME_MAX_PAYLOAD;
+}
+
 bool publish_check_size(struct call *call, const struct log_record *record) {
-  size_t size = record->payload.length + record->key.length + record->producer_id.length +
-                record->event_type.length + record->metadata.length + record->event_id.length +
-                record->payload_digest.length + DELIVERY_OVERHEAD;
-  if (size <= FRAME_MAX_PAYLOAD) return true;
-  call_fail(call, "broker_error",
-            FIELD_TEXT("reason", "the record is too large to be delivered in one frame"));
+  if (publish_fits_frame(record)) return true;
+  call_fail(call, "broker_error", FIELD_TEXT("reason", publish_too_large));
   return false;
 }
 
@@ -204,18 +210,50 @@ enum publish_verdict publish_fail_transaction_fields(struct publish *publish) {
   return PUBLISH_REFUSED;
 }
 
-static void account_memory(struct publish *publish) {
+static size_t payload_memory(const struct call *call) {
+  return call->encoded.capacity + call->decoded.capacity;
+}
+
+/* Touches the publish and its call's payload only. */
+static void build_rows(struct publish *publish) {
   struct call *call = publish->call;
-  size_t payload_bytes = call->encoded.capacity + call->decoded.capacity;
-  if (payload_bytes > KEEP_PAYLOAD_BYTES) call_release_payload(call);
-  publish->item.bytes = 0;
-  publish->item.row_count = 0;
+  publish->refusal_reason = publish->build(publish);
+  if (publish->refusal_reason) return;
+  if (payload_memory(call) > KEEP_PAYLOAD_BYTES) call_release_payload(call);
   for (const struct columns *row = publish->item.rows; row; row = row->next) {
     publish->item.bytes += columns_memory(row);
     publish->item.row_count++;
   }
-  call_set_charge(call, call->encoded.capacity + call->decoded.capacity + call->arena.allocated +
-                            call->batch_arena.allocated + publish->item.bytes);
+}
+
+static void submit(struct publish *publish) {
+  publish->item.deadline_us = publish->call->deadline_us;
+  publish->item.on_done = on_appended;
+  publish->attempts++;
+  append_submit(publish->call->crs2->append, &publish->item);
+}
+
+static void rows_built(struct publish *publish) {
+  struct call *call = publish->call;
+  if (publish->refusal_reason) {
+    call_fail(call, publish->refusal, FIELD_TEXT("reason", publish->refusal_reason));
+    return;
+  }
+  call_set_charge(call, payload_memory(call) + call->arena.allocated + call->batch_arena.allocated +
+                            publish->item.bytes);
+  submit(publish);
+}
+
+static struct publish *publish_of_job(struct worker_job *job) {
+  return (struct publish *)((char *)job - offsetof(struct publish, job));
+}
+
+static void run_build(struct worker_job *job) {
+  build_rows(publish_of_job(job));
+}
+
+static void build_done(struct worker_job *job) {
+  rows_built(publish_of_job(job));
 }
 
 static void append(struct publish *publish, const struct topic *topic) {
@@ -225,17 +263,22 @@ static void append(struct publish *publish, const struct topic *topic) {
   enum publish_verdict verdict = publish->check(publish, topic, idempotent);
   if (verdict == PUBLISH_DOUBTFUL) load_topic(publish);
   if (verdict != PUBLISH_PASSED) return;
-  if (publish->item.rows == NULL) {
-    if (!publish->build(publish, idempotent)) return;
-    account_memory(publish);
-  }
   publish->item.log_id = topic->log_id;
   publish->item.revision = topic->revision;
   publish->item.wait_for_replicas = publish->acks_all;
-  publish->item.deadline_us = publish->call->deadline_us;
-  publish->item.on_done = on_appended;
-  publish->attempts++;
-  append_submit(crs2->append, &publish->item);
+  if (publish->item.rows) {
+    submit(publish);
+    return;
+  }
+  publish->is_idempotent = idempotent;
+  if (payload_memory(publish->call) > LARGE_PAYLOAD_BYTES) {
+    publish->job.run = run_build;
+    publish->job.done = build_done;
+    worker_pool_submit(crs2->workers, &publish->job);
+  } else {
+    build_rows(publish);
+    rows_built(publish);
+  }
 }
 
 static void fail_not_found(struct publish *publish) {

@@ -13,17 +13,16 @@
    RECORD_HAS_CONTROL_TYPE | RECORD_HAS_CONTROL_VERSION | RECORD_HAS_CONTROL_EPOCH |            \
    RECORD_HAS_CONTROL_KEY | RECORD_HAS_CONTROL_VALUE)
 
+/* The producer id of a row that is deduplicated is part of an index entry, which holds at most some
+ * 2,700 bytes. Ids in batches are not held to the rule of identifiers (commands-1 1.1). */
+#define MAX_IDEMPOTENT_PRODUCER_BYTES 1024u
+
 /* What outlives the payload of a large batch. */
 struct batch_facts {
   int64_t partition;
   uint32_t record_count;
   bool has_transaction_fields;
 };
-
-static bool fail_reason(struct call *call, const char *code, const char *reason) {
-  call_fail(call, code, FIELD_TEXT("reason", reason));
-  return false;
-}
 
 static bool has_transaction_fields(const struct batch *batch) {
   for (uint32_t i = 0; i < batch->record_count; i++) {
@@ -53,20 +52,26 @@ static enum publish_verdict check_against_topic(struct publish *publish, const s
   return PUBLISH_PASSED;
 }
 
-/* The record as the core stores it; false, with the call answered, when it cannot be stored. */
-static bool convert_record(struct call *call, const struct record *record, struct log_record *out) {
+static const char *refuse(struct publish *publish, const char *code, const char *reason) {
+  publish->refusal = code;
+  return reason;
+}
+
+/* The record as the core stores it; NULL, or why it cannot be stored. */
+static const char *convert_record(struct publish *publish, const struct record *record,
+                                  struct log_record *out) {
   if (!publish_fits_bigint(record->sequence)) {
-    return fail_reason(call, "invalid_seq_num", "a sequence number is above 9223372036854775807");
+    return refuse(publish, "invalid_seq_num", "a sequence number is above 9223372036854775807");
   }
   if (!publish_fits_bigint(record->aggregate_version)) {
-    return fail_reason(call, "invalid_aggregate_version",
-                       "an aggregate version is above 9223372036854775807");
+    return refuse(publish, "invalid_aggregate_version",
+                  "an aggregate version is above 9223372036854775807");
   }
   if (!field_is_text(record->producer_id) || !field_is_text(record->event_type) ||
       !field_is_text(record->metadata) || !field_is_text(record->event_id) ||
       !field_is_text(record->payload_digest)) {
-    return fail_reason(call, "batch_decode_failed",
-                       "a text of a record is not UTF-8 or contains NUL");
+    return refuse(publish, "batch_decode_failed",
+                  "a text of a record is not UTF-8 or contains NUL");
   }
   *out = (struct log_record){.payload = record->payload,
                              .key = record->key,
@@ -81,7 +86,8 @@ static bool convert_record(struct call *call, const struct record *record, struc
                              .metadata = record->metadata,
                              .event_id = record->event_id,
                              .payload_digest = record->payload_digest};
-  return publish_check_size(call, out);
+  if (publish_fits_frame(out)) return NULL;
+  return refuse(publish, "broker_error", publish_too_large);
 }
 
 /* Rows hold about the same number of bytes; an idempotent one holds one producer's session only,
@@ -94,16 +100,21 @@ static bool starts_new_row(const struct columns *row, const struct log_record *r
                          !slice_equals(record->producer_id, buffer_slice(&row->producer_id)));
 }
 
-static bool build_rows(struct publish *publish, bool idempotent) {
-  struct call *call = publish->call;
-  const struct batch *batch = &call->batch;
+static const char *build_rows(struct publish *publish) {
+  const struct batch *batch = &publish->call->batch;
   struct columns **end = &publish->item.rows;
   struct columns *row = NULL;
   publish->item.may_repeat = true;
   for (uint32_t i = 0; i < batch->record_count; i++) {
     struct log_record record;
-    if (!convert_record(call, &batch->records[i], &record)) return false;
-    bool deduplicate = idempotent && record.sequence >= 1 && record.producer_id.length > 0;
+    const char *reason = convert_record(publish, &batch->records[i], &record);
+    if (reason) return reason;
+    bool deduplicate =
+        publish->is_idempotent && record.sequence >= 1 && record.producer_id.length > 0;
+    if (deduplicate && record.producer_id.length > MAX_IDEMPOTENT_PRODUCER_BYTES) {
+      return refuse(publish, "batch_decode_failed",
+                    "the producer id of an idempotent record is longer than 1024 bytes");
+    }
     if (starts_new_row(row, &record, deduplicate)) {
       row = columns_create();
       row->idempotent = deduplicate;
@@ -113,7 +124,7 @@ static bool build_rows(struct publish *publish, bool idempotent) {
     columns_add(row, &record);
     if (!deduplicate) publish->item.may_repeat = false;
   }
-  return true;
+  return NULL;
 }
 
 static void note_acknowledgement(struct publish *publish, const struct batch *batch) {

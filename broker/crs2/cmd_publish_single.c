@@ -180,14 +180,14 @@ static enum publish_verdict check_against_topic(struct publish *publish, const s
   return PUBLISH_PASSED;
 }
 
-static bool build_row(struct publish *publish, bool idempotent) {
+static const char *build_row(struct publish *publish) {
   const struct single *single = publish->source;
   struct columns *row = columns_create();
   columns_add(row, &single->record);
-  row->idempotent = idempotent && single->record.sequence >= 1;
+  row->idempotent = publish->is_idempotent && single->record.sequence >= 1;
   publish->item.rows = row;
   publish->item.may_repeat = row->idempotent;
-  return true;
+  return NULL;
 }
 
 void handle_publish_single(struct call *call) {

@@ -88,14 +88,13 @@ static enum publish_verdict check_against_topic(struct publish *publish, const s
   return PUBLISH_PASSED;
 }
 
-static bool build_row(struct publish *publish, bool idempotent) {
+static const char *build_row(struct publish *publish) {
   const struct txn_record *source = publish->source;
-  (void)idempotent;
   publish->item.rows = columns_create();
   columns_add(publish->item.rows, &source->record);
   publish->item.may_repeat = true;
   publish->item.transaction = &source->transaction;
-  return true;
+  return NULL;
 }
 
 /* ------------------------------------------------------------------ answers */

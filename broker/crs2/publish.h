@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/worker.h"
 #include "crs2/call.h"
 #include "log/append.h"
 #include "log/topics.h"
@@ -29,8 +30,14 @@ struct publish {
   /* The checks that need the topic, and the choice of the partition. */
   enum publish_verdict (*check)(struct publish *publish, const struct topic *topic,
                                 bool idempotent);
-  /* Makes the rows; false when the call has been answered. Called once. */
-  bool (*build)(struct publish *publish, bool idempotent);
+  /* Makes the rows. NULL, or why a record cannot be stored, with `refusal` set. Called once, on a
+   * worker thread when the payload is large, so it touches the publish and its call's payload only.
+   */
+  const char *(*build)(struct publish *publish);
+  bool is_idempotent;  /* what build goes by */
+  const char *refusal; /* the code that goes with build's reason */
+  const char *refusal_reason;
+  struct worker_job job;
   /* May take the outcome for itself: true when it has answered the call, or will. NULL: none does.
    */
   bool (*answer)(struct publish *publish, const struct append_result *result);
@@ -51,7 +58,11 @@ void publish_run(struct publish *publish);
 /* Whether a number may be stored as a bigint (ruling D-2). */
 bool publish_fits_bigint(uint64_t value);
 
-/* False, with the call answered, when a record would not fit a frame on its way to a consumer. */
+/* Whether a record would fit a frame on its way to a consumer. */
+bool publish_fits_frame(const struct log_record *record);
+extern const char publish_too_large[]; /* the reason, with broker_error, when it does not */
+
+/* The same; false when the call has been answered. */
 bool publish_check_size(struct call *call, const struct log_record *record);
 
 /* Checks that both forms make, each in its own order. */

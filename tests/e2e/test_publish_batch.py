@@ -297,6 +297,19 @@ def test_a_batch_of_several_producers_is_judged_record_by_record(client, topic):
     assert payloads(client, topic) == [b"a1", b"b1", b"a2", b"b2", b"a3"]
 
 
+def test_a_producer_id_that_is_deduplicated_has_a_greatest_length(client, topic):
+    """It is part of an index entry; ids in batches are not held to the rule of identifiers otherwise."""
+    longest, longer, huge = b"p" * 1024, b"p" * 1025, b"h" * 100_000
+    assert client.publish_batch(numbered(topic, 1, 2, producer=longest))["last_offset"] == 1
+    assert client.publish_batch(numbered(topic, 1, 2, producer=longest))["last_offset"] == 1
+    for producer in (longer, huge):
+        batch_refused(client, numbered(topic, 1, producer=producer), "batch_decode_failed",
+                      reason=Text("producer id", "longer than 1024 bytes"))
+    plain = Batch(topic, records=[Record(b"plain", producer_id=huge, seq_num=1)])
+    assert client.publish_batch(plain)["last_offset"] == 2
+    assert payloads(client, topic) == [b"s1", b"s2", b"plain"]
+
+
 def test_records_without_producer_or_number_are_never_duplicates(client, topic):
     records = [Record(b"n"), Record(b"z", producer_id=b"p", seq_num=0, epoch=1),
                Record(b"one", producer_id=b"p", seq_num=1, epoch=1)]
