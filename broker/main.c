@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/service.h"
 #include "config/config.h"
 #include "db/migrate.h"
 #include "node.h"
@@ -15,13 +16,16 @@
 static void on_stop_signal(struct ev_loop *loop, ev_signal *watcher, int events) {
   (void)loop;
   (void)events;
+  service_notify_stopping();
   node_drain(watcher->data);
 }
 
 static void on_reload_signal(struct ev_loop *loop, ev_signal *watcher, int events) {
   (void)loop;
   (void)events;
+  service_notify_reloading();
   node_reload(watcher->data);
+  service_notify_ready(NULL);
 }
 
 static bool bring_schema(const struct config *config, bool apply) {

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/metrics.h"
+#include "base/service.h"
 #include "base/worker.h"
 #include "cluster/heartbeats.h"
 #include "cluster/housekeeping.h"
@@ -124,6 +125,9 @@ static void announce(struct node *node) {
             node->http ? http_address(node->http) : NULL, "exporter",
             node->exporter ? http_address(node->exporter) : NULL, "advertise", node->advertised,
             "node", node->node_id, NULL);
+  char status[200];
+  snprintf(status, sizeof status, "serving clients on %s", listener_address(node->listener));
+  service_notify_ready(status);
 }
 
 /* A session with PostgreSQL is lost. When that is a fail-over, records with acks=0 or 1 that this

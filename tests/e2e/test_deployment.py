@@ -1,5 +1,7 @@
 """Brokers as they are deployed: behind HAProxy, on PostgreSQL with a synchronous standby, with a pooler in between."""
 
+import signal
+import socket
 import tempfile
 import time
 
@@ -248,3 +250,21 @@ def test_session_pooling_works(database, start_broker, scratch):
             wait_until(knows_the_new_partition, 5 * SLOWNESS, what="the new definition")
         broker.stop()
         pooler.check()
+
+
+# ---- a service manager ----------------------------------------------------------------------------
+
+
+def test_a_service_manager_is_told_of_start_reload_and_stop(database, start_broker, scratch, monkeypatch):
+    path = scratch / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(10 * SLOWNESS)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        broker = start_broker(database)
+        assert manager.recv(1000).decode() == f"READY=1\nSTATUS=serving clients on {broker.listen}"
+        broker.process.send_signal(signal.SIGHUP)
+        assert manager.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+        assert manager.recv(1000) == b"READY=1"
+        broker.stop()
+        assert manager.recv(1000) == b"STOPPING=1"
