@@ -35,7 +35,7 @@
 #include "net/tls.h"
 #include "security.h"
 
-#define CONNECT_THREADS 3u
+#define CONNECT_THREADS_MAX 32u
 /* Of its own, so that failing logins delay nothing but logins. */
 #define LOGIN_THREADS 1u
 #define DRAIN_POLL_SECONDS 0.01
@@ -438,9 +438,15 @@ static void open_front_end(struct node *node) {
 }
 
 static bool open_workers(struct node *node) {
-  node->connect_workers = worker_pool_start(node->loop, CONNECT_THREADS);
-  node->bulk_workers = worker_pool_start(
-      node->loop, 2 * node->config->append_lanes + node->config->read_connections);
+  /* After a fail-over all sessions connect at once, and each may have to wait for a host that is
+   * silent. */
+  const struct config *config = node->config;
+  unsigned sessions =
+      2 * config->append_lanes + config->read_connections + config->control_connections;
+  node->connect_workers = worker_pool_start(
+      node->loop, sessions < CONNECT_THREADS_MAX ? sessions : CONNECT_THREADS_MAX);
+  node->bulk_workers =
+      worker_pool_start(node->loop, 2 * config->append_lanes + config->read_connections);
   node->workers = worker_pool_start(node->loop, node->config->worker_threads);
   node->login_workers = worker_pool_start(node->loop, LOGIN_THREADS);
   if (node->connect_workers && node->bulk_workers && node->workers && node->login_workers) {

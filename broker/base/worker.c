@@ -9,6 +9,7 @@
 #include <ev.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -24,10 +25,14 @@ struct worker_pool {
   pthread_mutex_t lock; /* over everything below */
   pthread_cond_t work;
   struct job_queue waiting, finished;
-  bool stopping;
+  atomic_bool stopping; /* also read without the lock */
   unsigned thread_count;
   pthread_t *threads;
 };
+
+bool worker_pool_is_stopping(const struct worker_pool *pool) {
+  return atomic_load(&pool->stopping);
+}
 
 static void queue_push(struct job_queue *queue, struct worker_job *job) {
   job->next = NULL;

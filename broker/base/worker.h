@@ -6,6 +6,7 @@
 #ifndef PGCURSUS_BASE_WORKER_H
 #define PGCURSUS_BASE_WORKER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct ev_loop;
@@ -25,6 +26,9 @@ struct worker_pool *worker_pool_start(struct ev_loop *loop, unsigned threads)
 
 /* Queues a job. Jobs start in the order they were submitted. */
 void worker_pool_submit(struct worker_pool *pool, struct worker_job *job);
+
+/* True once the pool stops: a job that waits for others should give up. Any thread may ask. */
+bool worker_pool_is_stopping(const struct worker_pool *pool);
 
 /* Waits for every queued job to finish running, calls what is left of their `done`, frees the pool.
  */

@@ -115,7 +115,8 @@ const struct config_setting config_settings[] = {
     COUNT(NULL, read_connections, "2", 1, 64, "connections that read"),
     COUNT(NULL, transaction_connections, "4", 1, 64, "connections that begin and end transactions"),
     COUNT(NULL, control_connections, "2", 1, 64, "connections for everything else"),
-    INTEGER(NULL, database_connect_timeout_ms, "5000", 1, INT_MAX, "ms for one attempt to connect"),
+    INTEGER(NULL, database_connect_timeout_ms, "5000", 1, INT_MAX,
+            "ms for one attempt to connect, shared by the DSN's hosts; 2 s each at least"),
     INTEGER(NULL, database_retry_max_ms, "1000", 1, INT_MAX, "ms between attempts, at most"),
 
     BOOLEAN("Cluster and topics", enabled_distribution, "true",

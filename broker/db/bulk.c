@@ -2,7 +2,9 @@
  * it runs on a worker thread. */
 #include "db/bulk.h"
 
+#include "base/clock.h"
 #include "db/connect.h"
+#include "db/patience.h"
 
 static bool send_calls(struct db_bulk *bulk) {
   for (unsigned i = 0; i < bulk->count; i++) {
@@ -38,10 +40,12 @@ static void keep_result(struct db_bulk *bulk, PGresult *result) {
   }
 }
 
-/* False when the session broke before the Sync's answer. */
+/* False when the session broke, or patience was over, before the Sync's answer. */
 static bool receive_results(struct db_bulk *bulk) {
+  const struct db_patience patience = {
+      .deadline_us = clock_monotonic_us() + bulk->time_limit_ms * 1000, .pool = bulk->workers};
   bool was_end = false;
-  for (;;) {
+  while (db_await_result(bulk->pg, &patience)) {
     PGresult *result = PQgetResult(bulk->pg);
     if (result == NULL) { /* the end of one call's results; twice: nothing more will come */
       if (was_end || PQstatus(bulk->pg) == CONNECTION_BAD) return false;
@@ -57,12 +61,11 @@ static bool receive_results(struct db_bulk *bulk) {
     keep_result(bulk, result);
     if (PQstatus(bulk->pg) == CONNECTION_BAD) return false;
   }
+  return false;
 }
 
 void db_bulk_run(struct worker_job *job) {
   struct db_bulk *bulk = (struct db_bulk *)job;
-  PQsetnonblocking(bulk->pg, 0);
   bulk->is_broken = (bulk->calls && !send_calls(bulk)) || !receive_results(bulk);
   if (PQstatus(bulk->pg) != CONNECTION_OK) bulk->is_broken = true;
-  if (!bulk->is_broken) PQsetnonblocking(bulk->pg, 1);
 }

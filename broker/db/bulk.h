@@ -17,9 +17,11 @@ struct db_bulk {
   PGconn *pg;
   struct db_batch *batch;
   const struct db_statement *statements;
-  const struct db_call *calls; /* to be sent; NULL when they were sent before */
-  unsigned count;              /* calls of the batch */
-  unsigned answered;           /* of them, whose results have all arrived */
+  const struct db_call *calls;       /* to be sent; NULL when they were sent before */
+  unsigned count;                    /* calls of the batch */
+  int64_t time_limit_ms;             /* for everything; then the session counts as broken */
+  const struct worker_pool *workers; /* when they stop, the exchange is given up */
+  unsigned answered;                 /* of them, whose results have all arrived */
   /* what came of it */
   PGresult **results;    /* one a call, or NULL; the array is the connection's */
   PGresult *sync_result; /* an error after the last call: of the commit */

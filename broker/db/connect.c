@@ -5,13 +5,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "db/patience.h"
 
 #define MAX_PARAMETERS 32
 
+/* How many hosts the connection string names. libpq tries them one after the other. */
+static int64_t count_hosts(const char *conninfo) {
+  PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+  int64_t count = 1;
+  for (PQconninfoOption *option = options; option && option->keyword; option++) {
+    bool names_hosts =
+        strcmp(option->keyword, "host") == 0 || strcmp(option->keyword, "hostaddr") == 0;
+    if (!names_hosts || !option->val) continue;
+    int64_t commas = 0;
+    for (const char *c = option->val; *c; c++) commas += *c == ',';
+    if (commas + 1 > count) count = commas + 1;
+  }
+  PQconninfoFree(options);
+  return count;
+}
+
 PGconn *db_open_session(const char *conninfo, const char *application_name, int64_t timeout_ms) {
+  /* A silent first host must not use up the time of the others. Less than two seconds libpq takes
+   * for two. */
+  int64_t seconds = timeout_ms / 1000 / count_hosts(conninfo);
   char timeout[24];
-  snprintf(timeout, sizeof timeout, "%lld", (long long)((timeout_ms + 999) / 1000));
+  snprintf(timeout, sizeof timeout, "%lld", (long long)(seconds < 2 ? 2 : seconds));
   /* libpq lets a later keyword win, so defaults stand before the connection string (dbname, which
    * it expands) and what the node relies on stands after it. */
   const char *const keywords[] = {"connect_timeout",           "tcp_user_timeout",
@@ -25,7 +46,7 @@ PGconn *db_open_session(const char *conninfo, const char *application_name, int6
 }
 
 static char *one_line(const char *text) {
-  char *copy = memory_copy_text(text && *text ? text : "unknown error");
+  char *copy = memory_copy_text(text && *text ? text : "PostgreSQL gave no answer in time");
   for (char *end = copy + strlen(copy); end > copy && end[-1] == '\n'; end--) end[-1] = '\0';
   for (char *c = copy; *c; c++) {
     if (*c == '\n') *c = ' ';
@@ -33,34 +54,42 @@ static char *one_line(const char *text) {
   return copy;
 }
 
-/* Runs one statement without parameters; false on an error. */
-static bool run_sql(PGconn *pg, const char *sql) {
-  PGresult *result = PQexec(pg, sql);
+/* Waits for the end of the statement that was sent; false on an error. */
+static bool finish_statement(PGconn *pg, const struct db_patience *patience) {
+  PGresult *result = db_last_result(pg, patience);
   ExecStatusType status = PQresultStatus(result);
   PQclear(result);
   return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
-static bool prepare_all(PGconn *pg, const struct db_statement *statements, unsigned count) {
+static bool run_sql(PGconn *pg, const char *sql, const struct db_patience *patience) {
+  return PQsendQuery(pg, sql) == 1 && finish_statement(pg, patience);
+}
+
+static bool prepare_all(PGconn *pg, const struct db_statement *statements, unsigned count,
+                        const struct db_patience *patience) {
   for (unsigned i = 0; i < count; i++) {
-    PGresult *result = PQprepare(pg, statements[i].name, statements[i].sql,
-                                 (int)statements[i].parameter_count, statements[i].parameter_types);
-    ExecStatusType status = PQresultStatus(result);
-    PQclear(result);
-    if (status != PGRES_COMMAND_OK) return false;
+    const struct db_statement *statement = &statements[i];
+    if (PQsendPrepare(pg, statement->name, statement->sql, (int)statement->parameter_count,
+                      statement->parameter_types) != 1 ||
+        !finish_statement(pg, patience)) {
+      return false;
+    }
   }
   return true;
 }
 
 static bool set_up(struct db_connect *connect, PGconn *pg) {
-  if (PQstatus(pg) != CONNECTION_OK) return false;
+  if (PQstatus(pg) != CONNECTION_OK || PQsetnonblocking(pg, 1) != 0) return false;
+  const struct db_patience patience = {
+      .deadline_us = clock_monotonic_us() + connect->timeout_ms * 1000, .pool = connect->pool};
   /* A warning tells that the wait for a standby was cut short: it must not be suppressed. */
-  if (!run_sql(pg, "SET client_min_messages = warning")) return false;
+  if (!run_sql(pg, "SET client_min_messages = warning", &patience)) return false;
   for (const char *const *sql = connect->setup; sql && *sql; sql++) {
-    if (!run_sql(pg, *sql)) return false;
+    if (!run_sql(pg, *sql, &patience)) return false;
   }
-  return prepare_all(pg, connect->statements, connect->statement_count) &&
-         PQsetnonblocking(pg, 1) == 0 && PQenterPipelineMode(pg) == 1;
+  return prepare_all(pg, connect->statements, connect->statement_count, &patience) &&
+         PQenterPipelineMode(pg) == 1;
 }
 
 static void ignore_notice(void *argument, const PGresult *result) {
@@ -72,6 +101,10 @@ static void run_connect(struct worker_job *job) {
   struct db_connect *connect = (struct db_connect *)job;
   PQfinish(connect->lost);
   connect->lost = NULL;
+  if (worker_pool_is_stopping(connect->pool)) {
+    connect->error = memory_copy_text("the node is stopping");
+    return;
+  }
   PGconn *pg = db_open_session(connect->conninfo, connect->application_name, connect->timeout_ms);
   PQsetNoticeReceiver(pg, ignore_notice, NULL);
   if (set_up(connect, pg)) {
@@ -90,6 +123,7 @@ static void connect_finished(struct worker_job *job) {
 void db_connect_start(struct worker_pool *workers, struct db_connect *connect) {
   connect->job.run = run_connect;
   connect->job.done = connect_finished;
+  connect->pool = workers;
   connect->pg = NULL;
   connect->error = NULL;
   worker_pool_submit(workers, &connect->job);

@@ -19,6 +19,7 @@ struct db_connect {
   unsigned statement_count;
   PGconn *lost; /* a session to end first; may be NULL */
   int64_t timeout_ms;
+  const struct worker_pool *pool; /* set by db_connect_start() */
   /* Called on the loop. Exactly one of `pg` (in pipeline mode, non-blocking, owned by the callee)
    * and `error` (one line, to be freed) is set. */
   void (*done)(struct db_connect *connect);

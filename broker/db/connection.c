@@ -391,6 +391,8 @@ static void lend_session(struct db_connection *connection, const struct db_call 
   set_state(connection, DB_BULK);
   connection->bulk =
       (struct db_bulk){.job = {.run = db_bulk_run, .done = bulk_done},
+                       .time_limit_ms = connection->options.answer_limit_ms,
+                       .workers = connection->options.bulk_workers,
                        .pg = connection->pg,
                        .batch = batch,
                        .statements = connection->options.statements,

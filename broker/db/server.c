@@ -3,8 +3,6 @@
  * leave no trace in either session. */
 #include "db/server.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,10 +13,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "db/connect.h"
+#include "db/patience.h"
 
 #define OLDEST_SERVER 150000
 
-#define ANSWER_LIMIT_MS 5000
+#define ANSWER_LIMIT_US 5000000
 #define ROUNDS 10 /* others may use the pool at the same time and spoil a look */
 
 static char *problem(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -59,38 +58,20 @@ static const char advice[] =
     "connect to PostgreSQL directly, or through a pooler in session mode (PgBouncer: "
     "pool_mode=session for this database or user)";
 
-/* Waits until the socket has something to read; false after the time limit. */
-static bool wait_for_input(PGconn *pg, int64_t deadline_us) {
-  struct pollfd descriptor = {.fd = PQsocket(pg), .events = POLLIN};
-  for (;;) {
-    int64_t left_ms = (deadline_us - clock_monotonic_us()) / 1000;
-    if (left_ms <= 0) return false;
-    int ready = poll(&descriptor, 1, (int)left_ms);
-    if (ready > 0) return true;
-    if (ready == 0 || errno != EINTR) return false;
-  }
-}
-
-/* Runs one statement. The process that served it, when it says so in its only field, else 0; -1 on
- * an error or when there is no answer in time. */
+/* Runs one statement. The process that served it, when that is what it asks for, else 0; -1 on an
+ * error or when there is no answer in time. */
 static int ask(PGconn *pg, const char *sql) {
-  int64_t deadline_us = clock_monotonic_us() + ANSWER_LIMIT_MS * INT64_C(1000);
+  const struct db_patience patience = {.deadline_us = clock_monotonic_us() + ANSWER_LIMIT_US};
   if (PQsendQuery(pg, sql) != 1) return -1;
+  PGresult *result = db_last_result(pg, &patience);
   int process = 0;
-  for (;;) {
-    while (PQisBusy(pg)) {
-      if (!wait_for_input(pg, deadline_us) || PQconsumeInput(pg) != 1) return -1;
-    }
-    PGresult *result = PQgetResult(pg);
-    if (result == NULL) return process;
-    ExecStatusType status = PQresultStatus(result);
-    if (status == PGRES_TUPLES_OK && PQntuples(result) == 1) {
-      process = (int)strtol(PQgetvalue(result, 0, 0), NULL, 10);
-    } else if (status != PGRES_COMMAND_OK) {
-      process = -1;
-    }
-    PQclear(result);
+  if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1) {
+    process = (int)strtol(PQgetvalue(result, 0, 0), NULL, 10);
+  } else if (PQresultStatus(result) != PGRES_COMMAND_OK) {
+    process = -1;
   }
+  PQclear(result);
+  return process;
 }
 
 static const char which_process[] = "SELECT pg_catalog.pg_backend_pid()";
@@ -130,7 +111,7 @@ static char *find_pooling(PGconn *pg, const char *conninfo) {
    * another number. */
   int process = ask(pg, which_process);
   if (process <= 0 || process == PQbackendPID(pg)) return NULL;
-  PGconn *other = db_open_session(conninfo, "pgcursusd pooler check", ANSWER_LIMIT_MS);
+  PGconn *other = db_open_session(conninfo, "pgcursusd pooler check", ANSWER_LIMIT_US / 1000);
   enum finding finding = PQstatus(other) == CONNECTION_OK ? SESSIONS_ARE_OURS : NO_ANSWER;
   for (int round = 0; round < ROUNDS && finding == SESSIONS_ARE_OURS; round++) {
     finding = look(pg, other);

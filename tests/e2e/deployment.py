@@ -45,11 +45,16 @@ class Process:
         self.process.wait(10)
 
 
-def listening_socket():
+def listening_socket(port=0):
     sock = socket.socket()
-    sock.bind(("127.0.0.1", 0))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", port))
     sock.listen(256)
     return sock
+
+
+def port_of_dsn(dsn):
+    return int(re.search(r":(\d+)/", dsn).group(1))
 
 
 def free_port():
@@ -96,13 +101,12 @@ class PgBouncer(Process):
     """PgBouncer in front of a cluster, with a pool of its own for every database."""
 
     def __init__(self, dsn, directory, pool_mode, pool_size=40):
-        server_port = re.search(r":(\d+)/", dsn).group(1)
         self.port = free_port()
         config = pathlib.Path(tempfile.mkstemp(prefix="pgbouncer-", suffix=".ini", dir=directory)[1])
         users = config.with_suffix(".users")
         users.write_text('"postgres" ""\n')
         config.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={server_port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"[databases]\n* = host=127.0.0.1 port={port_of_dsn(dsn)}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
             f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {users}\npool_mode = {pool_mode}\n"
             f"default_pool_size = {pool_size}\nmax_client_conn = 200\nserver_idle_timeout = 60\n"
         )
@@ -163,7 +167,7 @@ def make_synchronous(primary, standby):
 
 def dsn_of_both(first, second, database):
     """A connection string that names two servers, the way a deployment with fail-over has it."""
-    ports = [re.search(r":(\d+)/", cluster.dsn).group(1) for cluster in (first, second)]
+    ports = [port_of_dsn(cluster.dsn) for cluster in (first, second)]
     return (f"postgresql://postgres@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/{database}"
             "?target_session_attrs=read-write")
 

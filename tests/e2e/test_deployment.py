@@ -9,7 +9,9 @@ import pytest
 
 import deployment
 from crs2client import BrokerError
-from deployment import HAProxy, PgBouncer, Producers, Standby, dsn_of_both, make_synchronous
+from deployment import (
+    HAProxy, PgBouncer, Producers, Standby, dsn_of_both, listening_socket, make_synchronous, port_of_dsn,
+)
 from harness import SLOWNESS, SqlSession, sql, status_of, wait_until
 
 
@@ -83,15 +85,21 @@ class Pair:
     """A primary and its synchronous standby, with one database on them."""
 
     def __init__(self, make_cluster, directory):
+        self.hanging = None
         self.primary = make_cluster()
         self.standby = Standby(directory, self.primary)
         self.primary.create_database()
         self.dsn = dsn_of_both(self.primary, self.standby, "e2e_1")
         make_synchronous(self.primary, self.standby)
 
-    def fail_over(self):
-        """Kills the primary and promotes the standby at once. Returns when it takes writes."""
+    def fail_over(self, silent):
+        """Kills the primary and promotes the standby at once. Returns when it takes writes.
+
+        `silent`: something accepts connections in the primary's place and says nothing, as a host does that hangs.
+        """
         self.primary.crash()
+        if silent:
+            self.hanging = listening_socket(port_of_dsn(self.primary.dsn))
         self.standby.promote()
         return time.monotonic()
 
@@ -100,23 +108,27 @@ class Pair:
 def pair(make_cluster, scratch):
     pair = Pair(make_cluster, tempfile.mkdtemp(prefix="standby-", dir=scratch))
     yield pair
-    pair.standby.stop()
+    if pair.hanging:
+        pair.hanging.close()
+    for cluster in (pair.primary, pair.standby):
+        cluster.crash()  # nobody needs it again
 
 
-def test_publishing_resumes_within_5_seconds_of_a_promotion_and_no_replicated_record_is_lost(pair, start_broker):
+@pytest.mark.parametrize("silent", [False, True], ids=["refusing", "silent"])
+def test_publishing_resumes_within_5_seconds_of_a_promotion_and_nothing_replicated_is_lost(pair, start_broker, silent):
     nodes = [start_broker(pair.dsn) for _ in range(2)]
     with nodes[0].client() as client:
         client.call("CREATE", topic="t", partitions=3, min_in_sync_replicas=1)
     with Producers([node.listen for node in nodes], "t", 3) as producers:
         producers.wait_for_acks(100)
-        promoted = pair.fail_over()
+        promoted = pair.fail_over(silent)
         producers.wait_for_acks(50)
         assert producers.first_ack_after(promoted) - promoted < 5 * SLOWNESS
     assert {error.class_name for error in producers.errors} <= {"availability"}
     assert producers.reconnects == 0, "the nodes themselves did not go away"
     for node in nodes:
         producers.verify(node.listen)
-        assert status_of(node, "/ready") == 200
+        wait_until(lambda: status_of(node, "/ready") == 200, 5 * SLOWNESS, what="/ready 200")
 
 
 def test_what_a_fail_over_lost_is_not_served_from_a_cache(pair, start_broker):
@@ -167,6 +179,17 @@ def test_without_its_standby_replicated_publishes_wait_and_everything_else_goes_
             producer.close()
         wait_until(lambda: pair.standby.is_synchronous(), 20 * SLOWNESS, what="synchronous standby")
         assert client.publish("two", "again", acks="all")["last_offset"] == 2
+
+
+def test_a_large_publish_that_waits_for_a_standby_does_not_keep_the_broker_from_stopping(pair, start_broker):
+    broker = start_broker(pair.dsn, drain_timeout_ms=500)
+    with broker.client() as client:
+        client.call("CREATE", topic="t", partitions=1)
+        with pair.standby.stopped_receiver():
+            client.send("PUBLISH", dict(topic="t", partition=0, message=b"x" * (3 << 20), producerId="p", acks="all"))
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            wait_until(lambda: sql(pair.primary.dsn, waiting), 10 * SLOWNESS, what="a waiting commit")
+            broker.stop(within=5)
 
 
 def test_a_duplicate_is_acknowledged_only_when_the_standby_has_the_original(pair, start_broker):
