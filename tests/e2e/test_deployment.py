@@ -82,15 +82,18 @@ def test_a_killed_node_and_a_frozen_one_cost_a_reconnect_and_nothing_else(nodes,
 
 
 class Pair:
-    """A primary and its synchronous standby, with one database on them."""
+    """A primary and its synchronous standby."""
 
     def __init__(self, make_cluster, directory):
         self.hanging = None
         self.primary = make_cluster()
         self.standby = Standby(directory, self.primary)
-        self.primary.create_database()
-        self.dsn = dsn_of_both(self.primary, self.standby, "e2e_1")
         make_synchronous(self.primary, self.standby)
+
+    def create_database(self):
+        """The connection string of a new database, with both servers in it."""
+        self.primary.create_database()
+        return dsn_of_both(self.primary, self.standby, f"e2e_{self.primary.names}")
 
     def fail_over(self, silent):
         """Kills the primary and promotes the standby at once. Returns when it takes writes.
@@ -103,20 +106,40 @@ class Pair:
         self.standby.promote()
         return time.monotonic()
 
+    def end(self):
+        if self.hanging:
+            self.hanging.close()
+        for cluster in (self.primary, self.standby):
+            cluster.crash()  # nobody needs it again
+
 
 @pytest.fixture
 def pair(make_cluster, scratch):
+    """A pair that the test may break."""
     pair = Pair(make_cluster, tempfile.mkdtemp(prefix="standby-", dir=scratch))
     yield pair
-    if pair.hanging:
-        pair.hanging.close()
-    for cluster in (pair.primary, pair.standby):
-        cluster.crash()  # nobody needs it again
+    pair.end()
+
+
+@pytest.fixture(scope="module")
+def lasting_pair(make_cluster, scratch):
+    """A pair for the tests that leave it as they found it."""
+    pair = Pair(make_cluster, tempfile.mkdtemp(prefix="standby-", dir=scratch))
+    yield pair
+    pair.end()
+
+
+@pytest.fixture
+def replicated(lasting_pair):
+    yield lasting_pair
+    lasting_pair.standby.start()
+    wait_until(lasting_pair.standby.is_synchronous, 20 * SLOWNESS, what="synchronous standby")
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["refusing", "silent"])
 def test_publishing_resumes_within_5_seconds_of_a_promotion_and_nothing_replicated_is_lost(pair, start_broker, silent):
-    nodes = [start_broker(pair.dsn) for _ in range(2)]
+    dsn = pair.create_database()
+    nodes = [start_broker(dsn) for _ in range(2)]
     with nodes[0].client() as client:
         client.call("CREATE", topic="t", partitions=3, min_in_sync_replicas=1)
     with Producers([node.listen for node in nodes], "t", 3) as producers:
@@ -132,7 +155,8 @@ def test_publishing_resumes_within_5_seconds_of_a_promotion_and_nothing_replicat
 
 
 def test_what_a_fail_over_lost_is_not_served_from_a_cache(pair, start_broker):
-    nodes = [start_broker(pair.dsn) for _ in range(2)]
+    dsn = pair.create_database()
+    nodes = [start_broker(dsn) for _ in range(2)]
     with nodes[0].client() as client, nodes[1].client() as other:
         client.call("CREATE", topic="t", partitions=1)
         client.publish("t", "kept", acks="all")
@@ -149,13 +173,13 @@ def test_what_a_fail_over_lost_is_not_served_from_a_cache(pair, start_broker):
             assert [r.payload for r in reader.consume("t").records] == [b"kept", b"new"]
 
 
-def test_without_its_standby_replicated_publishes_wait_and_everything_else_goes_on(pair, start_broker):
-    broker = start_broker(pair.dsn)
+def test_without_its_standby_replicated_publishes_wait_and_everything_else_goes_on(replicated, start_broker):
+    broker = start_broker(replicated.create_database())
     with broker.client() as client, broker.client() as other:
         client.call("CREATE", topic="t", partitions=8)
         client.call("CREATE", topic="two", partitions=1, min_in_sync_replicas=2)
         assert client.publish("two", "x", acks="all")["last_offset"] == 0
-        pair.standby.stop()
+        replicated.standby.stop()
         with pytest.raises(BrokerError) as caught:
             client.publish("two", "y", acks="all")
         assert caught.value.code == "insufficient_in_sync_replicas"
@@ -173,38 +197,38 @@ def test_without_its_standby_replicated_publishes_wait_and_everything_else_goes_
         assert time.monotonic() - start < 2 * SLOWNESS
         assert other.consume("t", 0).records == [], "what waits for the standby cannot be read yet"
         assert status_of(broker, "/ready") == 200
-        pair.standby.start()
+        replicated.standby.start()
         for producer in waiting:
             assert producer.answer(command="PUBLISH").json["last_offset"] == 0
             producer.close()
-        wait_until(lambda: pair.standby.is_synchronous(), 20 * SLOWNESS, what="synchronous standby")
+        wait_until(lambda: replicated.standby.is_synchronous(), 20 * SLOWNESS, what="synchronous standby")
         assert client.publish("two", "again", acks="all")["last_offset"] == 2
 
 
-def test_a_large_publish_that_waits_for_a_standby_does_not_keep_the_broker_from_stopping(pair, start_broker):
-    broker = start_broker(pair.dsn, drain_timeout_ms=500)
+def test_a_large_publish_that_waits_for_a_standby_does_not_keep_the_broker_from_stopping(replicated, start_broker):
+    broker = start_broker(replicated.create_database(), drain_timeout_ms=500)
     with broker.client() as client:
         client.call("CREATE", topic="t", partitions=1)
-        with pair.standby.stopped_receiver():
+        with replicated.standby.stopped_receiver():
             client.send("PUBLISH", dict(topic="t", partition=0, message=b"x" * (3 << 20), producerId="p", acks="all"))
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            wait_until(lambda: sql(pair.primary.dsn, waiting), 10 * SLOWNESS, what="a waiting commit")
+            wait_until(lambda: sql(replicated.primary.dsn, waiting), 10 * SLOWNESS, what="a waiting commit")
             broker.stop(within=5)
 
 
-def test_a_duplicate_is_acknowledged_only_when_the_standby_has_the_original(pair, start_broker):
-    broker = start_broker(pair.dsn)
+def test_a_duplicate_is_acknowledged_only_when_the_standby_has_the_original(replicated, start_broker):
+    broker = start_broker(replicated.create_database())
     waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with broker.client() as client:
         client.call("CREATE", topic="t", partitions=1)
-        with pair.standby.stopped_receiver():
+        with replicated.standby.stopped_receiver():
             request = client.send("PUBLISH", dict(topic="t", partition=0, message="x", producerId="p", acks="all",
                                                   isIdempotent=True, seqNum=1))
             # Committed on the primary only: its wait for the standby is cut short, as an administrator may do. The node
             # sends it again and finds it there.
             cancel = f"SELECT pg_cancel_backend(pid) {waiting}"
-            wait_until(lambda: sql(pair.primary.dsn, cancel), 10 * SLOWNESS, what="a waiting commit")
-            wait_until(lambda: sql(pair.primary.dsn, f"SELECT 1 {waiting}"), 10 * SLOWNESS, what="a second wait")
+            wait_until(lambda: sql(replicated.primary.dsn, cancel), 10 * SLOWNESS, what="a waiting commit")
+            wait_until(lambda: sql(replicated.primary.dsn, f"SELECT 1 {waiting}"), 10 * SLOWNESS, what="a second wait")
             client.sock.settimeout(0.5)
             with pytest.raises(TimeoutError):
                 client.recv()
