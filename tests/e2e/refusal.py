@@ -38,7 +38,7 @@ CLASSES = {
     "internal": (
         "aggregate_publish_requires_append_stream broker_error init_producer_failed transaction_begin_failed "
         "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed "
-        "register_group_failed coordinator_error"
+        "alter_topic_config_failed delete_topic_failed truncate_topic_failed register_group_failed coordinator_error"
     ),
 }
 CLASS_OF = {code: name for name, codes in CLASSES.items() for code in codes.split()}

@@ -203,6 +203,29 @@ def test_an_open_transaction_blocks(broker, client, topic):
     assert client.call("DELETE", topic=topic).ok_fields["deleted"] == "true"
 
 
+def test_what_postgresql_refuses_is_named_and_changes_nothing(start_broker, database):
+    broker = start_broker(database)
+    with broker.client() as client:
+        client.call("CREATE", topic="t", partitions=1)
+        client.publish("t", "x")
+        sql(database, """
+            CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS
+              $$BEGIN RAISE EXCEPTION 'the disk is made of cheese'; END$$;
+            CREATE TRIGGER fail BEFORE INSERT OR UPDATE OR DELETE ON pgcursus.topic_definitions
+              FOR EACH ROW EXECUTE FUNCTION public.fail()""")
+        why = Text("made of cheese")
+        refused(client, "CREATE", {"topic": "new"}, "create_topic_failed", topic="new", reason=why)
+        refused(client, "CREATE", {"topic": "t", "retention_hours": 1}, "create_topic_failed", topic="t", reason=why)
+        refused(client, "ALTER_TOPIC_CONFIG", {"topic": "t", "min_in_sync_replicas": 2}, "alter_topic_config_failed",
+                reason=why)
+        refused(client, "DELETE", {"topic": "t"}, "delete_topic_failed", topic="t", reason=why)
+        refused(client, "TRUNCATE", {"topic": "t", "expected_revision": 1}, "truncate_topic_failed", topic="t",
+                reason=why)
+        sql(database, "DROP TRIGGER fail ON pgcursus.topic_definitions")
+        assert revision(client, "t") == (1, 1) and len(client.consume("t").records) == 1
+        assert client.publish("t", "y")["last_offset"] == 1
+
+
 # ---- while others use the topic -------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ AS $$
 DECLARE
   _current topic_definitions;
 BEGIN
-  SELECT t.* INTO _current FROM topic_definitions t WHERE t.name = _topic FOR UPDATE;
+  SELECT t.* INTO _current FROM topic_definitions t WHERE t.name = _topic FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     PERFORM refuse('topic_not_found', jsonb_build_object('topic', _topic));
   END IF;

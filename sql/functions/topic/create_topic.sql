@@ -41,7 +41,7 @@ BEGIN
   END IF;
 
   PERFORM pg_advisory_xact_lock(1);
-  SELECT t.* INTO _current FROM topic_definitions t WHERE t.name = _topic FOR UPDATE;
+  SELECT t.* INTO _current FROM topic_definitions t WHERE t.name = _topic FOR NO KEY UPDATE;
   _is_new := NOT FOUND;
 
   _wanted := _current;

@@ -78,4 +78,25 @@ with Session() as first, Session() as second, Session() as observer:
           "and_holds_nothing_then")
     first.run("COMMIT")
     equal(second.run("SELECT delete_topic('t', false)"), "t", "the_next_attempt_succeeds")
+
+    # A transaction of SQL whose snapshot is older than the switch of the log, at each level that has one.
+    for level in ("REPEATABLE READ", "SERIALIZABLE"):
+        for number, change in enumerate(("SELECT revision FROM pgcursus.truncate_topic('t', 1)",
+                                         "SELECT pgcursus.delete_topic('t', false)")):
+            psql(create_topic("t", "_partitions => 1"))
+            first.run(f"BEGIN ISOLATION LEVEL {level}")
+            first.run("SELECT count(*) FROM topics")
+            psql(change)
+            ok("could not serialize" in first.run("SELECT publish('t', NULL, 'x', partition => 0)"),
+               f"publish_never_goes_to_a_log_that_is_gone_{level}_{number}")
+            first.run("ROLLBACK")
+            psql("SELECT pgcursus.delete_topic('t', true)")
+        psql(create_topic("t", "_partitions => 1"))
+        first.run(f"BEGIN ISOLATION LEVEL {level}")
+        first.run("SELECT count(*) FROM topics")
+        psql(create_topic("t", "_retention_hours => 3"))
+        equal(first.run("SELECT publish('t', NULL, 'x', partition => 0)"), "0", f"another_change_is_no_trouble_{level}")
+        psql(create_topic("t", "_retention_hours => 4"))
+        first.run("COMMIT")
+        psql("SELECT pgcursus.delete_topic('t', false)")
 finish()
