@@ -242,7 +242,7 @@ static void open_connection(struct heartbeats *heartbeats) {
            "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
   heartbeats->setup[0] = heartbeats->setup_statement_timeout;
   heartbeats->setup[1] = "SET default_transaction_isolation = 'read committed'";
-  heartbeats->setup[2] = "SET jit = off";
+  heartbeats->setup[2] = DB_SETUP_PLANNER;
   db_health_add_session(options->health);
   const struct db_connection_options connection_options = {
       .loop = options->loop,

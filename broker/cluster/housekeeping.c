@@ -30,7 +30,7 @@
 static const char *const setup[] = {"SET statement_timeout = '10s'",
                                     "SET lock_timeout = '150ms'",
                                     "SET idle_session_timeout = '12s'",
-                                    "SET jit = off",
+                                    DB_SETUP_PLANNER,
                                     DB_SETUP_CONTACT_SINCE,
                                     NULL};
 

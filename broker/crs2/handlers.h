@@ -63,6 +63,9 @@ void handle_begin_txn(struct call *call);
 void handle_end_txn(struct call *call);
 void handle_txn_status(struct call *call);
 
+/* cmd_txn_offsets.c */
+void handle_send_offsets_to_txn(struct call *call);
+
 /* cmd_txn_publish.c */
 void handle_txn_publish(struct call *call);
 

@@ -306,7 +306,7 @@ struct control *control_open(const struct control_options *options) {
   snprintf(control->setup_lock_timeout, sizeof control->setup_lock_timeout,
            "SET lock_timeout = %lld", (long long)options->lock_timeout_ms);
   control->setup[1] = "SET default_transaction_isolation = 'serializable'";
-  control->setup[2] = "SET jit = off";
+  control->setup[2] = DB_SETUP_PLANNER;
   control->setup[3] = control->setup_lock_timeout;
   control->setup[4] = DB_SETUP_CONTACT_SINCE;
   control->retries_total = metric_with(

@@ -33,6 +33,9 @@ static const Oid describe_types[] = {DB_TEXT, DB_INT4};
 
 static const Oid init_producer_types[] = {DB_TEXT, DB_INT8, DB_INT4};
 static const Oid begin_transaction_types[] = {DB_TEXT, DB_TEXT, DB_INT8, DB_INT8};
+static const Oid stage_offsets_types[] = {DB_TEXT,       DB_TEXT, DB_INT8, DB_TEXT,
+                                          DB_TEXT,       DB_TEXT, DB_INT8, DB_INT4_ARRAY,
+                                          DB_INT8_ARRAY, DB_TEXT, DB_INT8, DB_INT4};
 static const Oid end_transaction_types[] = {DB_TEXT, DB_TEXT, DB_INT8, DB_BOOL, DB_TEXT, DB_INT4};
 static const Oid transaction_status_types[] = {DB_TEXT, DB_INT4};
 static const Oid list_transactions_types[] = {DB_INT8};
@@ -79,6 +82,11 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                    "SELECT " TRANSACTION_COLUMNS
                                    " FROM pgcursus.begin_transaction($1,$2,$3,$4)",
                                    COUNT(begin_transaction_types), begin_transaction_types},
+    [CONTROL_STAGE_OFFSETS] =
+        {"stage_offsets",
+         "SELECT " TRANSACTION_COLUMNS
+         " FROM pgcursus.stage_offsets($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)",
+         COUNT(stage_offsets_types), stage_offsets_types},
     [CONTROL_END_TRANSACTION] = {"end_transaction",
                                  "SELECT " TRANSACTION_COLUMNS
                                  " FROM pgcursus.end_transaction($1,$2,$3,$4,$5,$6)",
@@ -124,7 +132,8 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
 };
 
 const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT] = {
-    [CONTROL_DELETE_TOPIC] = true,     [CONTROL_TRUNCATE_TOPIC] = true,
-    [CONTROL_INIT_PRODUCER_ID] = true, [CONTROL_BEGIN_TRANSACTION] = true,
-    [CONTROL_END_TRANSACTION] = true,  [CONTROL_TRANSACTION_STATUS] = true,
+    [CONTROL_DELETE_TOPIC] = true,       [CONTROL_TRUNCATE_TOPIC] = true,
+    [CONTROL_INIT_PRODUCER_ID] = true,   [CONTROL_BEGIN_TRANSACTION] = true,
+    [CONTROL_STAGE_OFFSETS] = true,      [CONTROL_END_TRANSACTION] = true,
+    [CONTROL_TRANSACTION_STATUS] = true,
 };

@@ -552,7 +552,7 @@ struct append *append_open(const struct append_options *options) {
     *setup++ = append->setup_statement_timeout;
     *setup++ = append->setup_lock_timeout;
     *setup++ = "SET default_transaction_isolation = 'read committed'";
-    *setup++ = "SET jit = off";
+    *setup++ = DB_SETUP_PLANNER;
     *setup++ = kind ? "SET synchronous_commit = on" : "SET synchronous_commit = local";
   }
   register_metrics(append);

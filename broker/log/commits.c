@@ -384,7 +384,7 @@ struct commits *commits_open(const struct commits_options *options) {
            "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
   commits->setup[0] = commits->setup_statement_timeout;
   commits->setup[1] = "SET default_transaction_isolation = 'read committed'";
-  commits->setup[2] = "SET jit = off";
+  commits->setup[2] = DB_SETUP_PLANNER;
   register_metrics(commits);
   ev_prepare_init(&commits->prepare, on_prepare);
   ev_timer_init(&commits->tick, on_tick, 0., TICK_SECONDS);

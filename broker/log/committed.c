@@ -196,7 +196,7 @@ struct committed *committed_open(const struct committed_options *options) {
            "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
   committed->setup[0] = committed->setup_statement_timeout;
   committed->setup[1] = "SET default_transaction_isolation = 'read committed'";
-  committed->setup[2] = "SET jit = off";
+  committed->setup[2] = DB_SETUP_PLANNER;
   ev_prepare_init(&committed->prepare, on_prepare);
   ev_timer_init(&committed->tick, on_tick, 0., TICK_SECONDS);
   committed->prepare.data = committed->tick.data = committed;

@@ -511,7 +511,7 @@ struct read_pool *read_pool_open(const struct read_options *options) {
   pool->setup[0] = pool->setup_statement_timeout;
   pool->setup[1] = "SET default_transaction_isolation = 'read committed'";
   pool->setup[2] = "SET default_transaction_read_only = on";
-  pool->setup[3] = "SET jit = off";
+  pool->setup[3] = DB_SETUP_PLANNER;
   pool->queries_total = metric_with(metric_counter("pgcursus_read_queries_total",
                                                    "Fetch queries sent to PostgreSQL.", NULL, NULL),
                                     NULL, NULL);

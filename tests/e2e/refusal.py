@@ -25,7 +25,10 @@ CLASSES = {
         "internal_txn_publish_forbidden transaction_metadata_forbidden NOT_AUTHORIZED_FOR_OPERATION "
         "authentication_required"
     ),
-    "availability": "insufficient_in_sync_replicas request_timeout request_cancelled replication_unavailable",
+    "availability": (
+        "insufficient_in_sync_replicas request_timeout request_cancelled replication_unavailable "
+        "transaction_commit_failed transaction_sync_failed"
+    ),
     "conflict": (
         "OFFSET_OUT_OF_RANGE topic_delete_blocked topic_truncate_blocked topic_revision_conflict "
         "producer_reinitialization_required transaction_aborted transaction_already_committed transaction_not_abortable "

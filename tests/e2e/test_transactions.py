@@ -451,3 +451,134 @@ def test_unfinished_transactions_are_listed(client, topic, txn):
                        holds_back=1, touched=[f"{topic}/0"])
     txn.end("abort")
     assert txn.name not in [r["transactional_id"] for r in client.call("TXN_STATUS", list="true").json]
+
+
+# ---- offsets ----
+
+class Member:
+    """The only member of a group on a topic."""
+
+    def __init__(self, client, group, topic):
+        self.client, self.group, self.topic = client, group, topic
+        answer = client.call("JOIN_GROUP", topic=topic, group=group, member="w").ok_fields
+        self.member, self.generation = answer["member"], answer["generation"]
+
+    @property
+    def claim(self):
+        return dict(topic=self.topic, group=self.group, member=self.member, generation=self.generation)
+
+    def stage(self, txn, offsets, client=None):
+        text = (client or self.client).call("SEND_OFFSETS_TO_TXN", offsets=offsets, **txn.session, **self.claim).text
+        assert text == f"OK transactional_id={txn.name} staged_offsets={offsets.count(':')}"
+
+    def commit(self, offset, partition=0):
+        self.client.call("COMMIT_OFFSET", partition=str(partition), offset=str(offset), **self.claim)
+
+    def committed(self, client=None, partition=0):
+        answer = (client or self.client).call("FETCH_OFFSET", topic=self.topic, partition=str(partition),
+                                              group=self.group).ok_fields
+        return int(answer["offset"])
+
+
+@pytest.fixture
+def member(client, make_topic, new_name):
+    return Member(client, new_name(), make_topic(partitions=2))
+
+
+def test_staged_offsets_are_the_group_s_when_the_transaction_commits(client, second_client, member, topic, txn):
+    txn.begin()
+    txn.publish(topic, "out")
+    member.stage(txn, "P0:5,P1:7")
+    member.stage(txn, "P0:5")
+    member.stage(txn, "P0:6")
+    assert txn.status() == ("open", 1, 1, 2)
+    assert member.committed() == 0, "until the commit nothing moves"
+    assert txn.end() == ("committed", 1, 2)
+    for reader in (client, second_client):
+        assert (member.committed(reader), member.committed(reader, 1)) == (6, 7)
+    assert txn.end() == ("committed", 1, 2)
+
+
+def test_staged_offsets_are_dropped_with_an_abort(member, txn):
+    member.commit(3)
+    txn.begin()
+    member.stage(txn, "P0:5")
+    assert txn.end("abort") == ("aborted", 0, 1)
+    assert member.committed() == 3
+
+
+def test_an_ordinary_commit_meanwhile_is_not_undone(client, member, txn):
+    """CASES.md 4: the staged set is validated again, the result is monotonic."""
+    txn.begin()
+    member.stage(txn, "P0:10")
+    member.commit(12)
+    refused(client, "END_TXN", txn.session | {"result": "commit"}, "transaction_commit_failed", state="open",
+            reason=Text("offset_regression", "12", "10"))
+    assert txn.status()[0] == "open"
+    assert member.committed() == 12
+    txn.end("abort")
+    assert member.committed() == 12
+
+
+def test_a_rebalance_between_staging_and_commit_refuses_the_commit(client, member, topic, txn):
+    """CASES.md 12, for transactions."""
+    txn.begin()
+    txn.publish(topic, "out")
+    member.stage(txn, "P0:5")
+    client.call("JOIN_GROUP", topic=member.topic, group=member.group, member="other")
+    refused(client, "END_TXN", txn.session | {"result": "commit"}, "transaction_commit_failed", state="open",
+            reason=Text("GEN_MISMATCH"))
+    assert txn.end("abort") == ("aborted", 1, 1)
+    assert member.committed() == 0
+    assert committed(client, topic) == []
+
+
+OFFSET_REFUSALS = SESSION_REFUSALS | {
+    "topic_missing": ({"topic": ""}, "missing_topic", None),
+    "group_missing": ({"group": None}, "missing_group", None),
+    "group_with_blank": ({"group": "a b"}, "invalid_group", None),
+    "member_missing": ({"member": None}, "missing_member", None),
+    "generation_missing": ({"generation": None}, "missing_generation", None),
+    "generation_negative": ({"generation": "-1"}, "invalid_generation", None),
+    "offsets_missing": ({"offsets": None}, "invalid_txn_offsets", {"reason": Text()}),
+    "offsets_malformed": ({"offsets": "0:1"}, "invalid_txn_offsets", {"reason": Text()}),
+    "offsets_repeated": ({"offsets": "P0:1,P0:2"}, "invalid_txn_offsets", {"reason": Text()}),
+    "id_unknown": ({"transactional_id": "never"}, "transaction_not_found", {"reason": Text("never")}),
+    "epoch_other": ({"epoch": "1"}, "producer_fenced",
+                    {"transactional_id": Text(), "current_epoch": "0", "requested_epoch": "1"}),
+    "not_begun": ({}, "transaction_offsets_failed", {"reason": Text("is aborted")}),
+}
+
+
+@pytest.mark.parametrize("case", OFFSET_REFUSALS)
+def test_send_offsets_refuses(client, member, txn, case):
+    changes, code, fields = OFFSET_REFUSALS[case]
+    request = changed(txn.session | member.claim | {"offsets": "P0:1"}, changes)
+    refused(client, "SEND_OFFSETS_TO_TXN", request, code, **(C("SEND_OFFSETS_TO_TXN") if fields is None else fields))
+
+
+def test_send_offsets_checks_owner_scope_and_order(client, make_topic, member, txn, new_name):
+    txn.begin()
+    request = txn.session | member.claim | {"offsets": "P0:4,P1:4"}
+    other = make_topic()
+    refused(client, "SEND_OFFSETS_TO_TXN", request | {"topic": other, "offsets": "x"}, "topic_not_assigned_to_group",
+            expected=member.topic, actual=other)
+    refused(client, "SEND_OFFSETS_TO_TXN", request | {"group": "no-such"}, "group_not_found", group="no-such")
+    refused(client, "SEND_OFFSETS_TO_TXN", request | {"member": "no"}, "member_not_found", member="no",
+            group=member.group)
+    refused(client, "SEND_OFFSETS_TO_TXN", request | {"generation": "9"}, "GEN_MISMATCH", current=member.generation,
+            requested="9", group=member.group, member=member.member)
+    refused(client, "SEND_OFFSETS_TO_TXN", request | {"offsets": "P0:4,P9:1"}, "NOT_OWNER", partition="9",
+            member=member.member, group=member.group, generation=member.generation)
+    member.commit(3, partition=1)
+    refused(client, "SEND_OFFSETS_TO_TXN", request | {"offsets": "P0:4,P1:2"}, "offset_regression",
+            reason=Text("current=3", "got=2"))
+    assert txn.status()[3] == 0, "a refused call stages nothing"
+    member.stage(txn, "P0:4,P1:4")
+    refused(client, "SEND_OFFSETS_TO_TXN", request | {"offsets": "P0:5,P1:3"}, "transaction_offsets_failed",
+            reason=Text("fall from 4 to 3"))
+    second = Member(client, new_name(), member.topic)
+    refused(client, "SEND_OFFSETS_TO_TXN", request | second.claim, "transaction_offsets_failed",
+            reason=Text(member.group))
+    assert txn.end() == ("committed", 0, 2)
+    assert (member.committed(), member.committed(partition=1)) == (4, 4)
