@@ -10,8 +10,8 @@
 enum {
   TOKEN_HASH_SIZE = 32,
   TOKEN_SALT_SIZE = 16,
-  /* Some 5 ms of one core. Tokens are random by default, where any number would do; it is there for
-   * those that people choose. */
+  /* Some 5 to 10 ms of one core. Tokens are random by default, where any number would do; it is
+   * there for those that people choose. */
   TOKEN_HASH_ITERATIONS = 20000,
   TOKEN_HASH_MAX_ITERATIONS = 2000000,
 };

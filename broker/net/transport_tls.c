@@ -108,16 +108,14 @@ static bool said_nothing(const struct tls_state *tls) {
   return SSL_get_state(tls->ssl) == TLS_ST_BEFORE && !tls_ended_in_record(tls->ssl);
 }
 
+/* An end without close_notify is one: frames carry their lengths, so nothing is lost unseen. */
 static void note_end(struct tls_state *tls) {
-  if (tls->is_secure && !tls_ended_in_record(tls->ssl)) {
-    tls->has_ended =
-        true; /* without close_notify: frames carry their lengths, so nothing is lost */
-  } else if (tls->is_secure) {
-    report_failure(tls, "the peer closed the connection inside a record");
-  } else if (said_nothing(tls)) {
+  bool is_orderly = tls->is_secure ? !tls_ended_in_record(tls->ssl) : said_nothing(tls);
+  if (is_orderly) {
     tls->has_ended = true;
   } else {
-    report_failure(tls, "the peer closed the connection in the handshake");
+    report_failure(tls, tls->is_secure ? "the peer closed the connection inside a record"
+                                       : "the peer closed the connection in the handshake");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/token_hash.h"
 #include "cli.h"
 
@@ -137,23 +138,19 @@ static int choose_token(const struct cli *cli, const struct user_add *add, bool 
 }
 
 /* "a,b" as the literal of an array; the function says what is wrong with a name. */
-static char *array_literal(const char *names) {
-  char *literal = malloc(2 * strlen(names) + 8);
-  if (!literal) return NULL;
-  char *end = literal;
-  *end++ = '{';
+static struct buffer array_literal(const char *names) {
+  struct buffer literal = {0};
+  buffer_append_text(&literal, "{");
   for (const char *name = names; *name;) {
     size_t length = strcspn(name, ",");
-    *end++ = '"';
+    buffer_append_text(&literal, name == names ? "\"" : ",\"");
     for (size_t i = 0; i < length; i++) {
-      if (strchr("\"\\ \t", name[i])) continue;
-      *end++ = name[i];
+      if (!strchr("\"\\ \t", name[i])) buffer_append(&literal, name + i, 1);
     }
-    *end++ = '"';
-    name += length;
-    if (*name == ',') *end++ = *name++;
+    buffer_append_text(&literal, "\"");
+    name += length + (name[length] == ',');
   }
-  strcpy(end, "}");
+  buffer_append(&literal, "}", 2);
   return literal;
 }
 
@@ -167,9 +164,9 @@ static PGresult *store_user(PGconn *database, const char *principal, const struc
     token_random(salt, sizeof salt);
     token_hash(slice_text(token), slice_of(salt, sizeof salt), TOKEN_HASH_ITERATIONS, hash);
   }
-  char *permissions = array_literal(add->permissions);
+  struct buffer permissions = array_literal(add->permissions);
   const char *values[] = {principal,
-                          permissions,
+                          (const char *)permissions.data,
                           token ? (const char *)salt : NULL,
                           token ? iterations : NULL,
                           token ? (const char *)hash : NULL,
@@ -180,7 +177,7 @@ static PGresult *store_user(PGconn *database, const char *principal, const struc
                                   "SELECT pgcursus.set_user($1::text, $2::text[], $3::bytea, "
                                   "$4::int, $5::bytea, $6::boolean)",
                                   6, NULL, values, lengths, formats, 0);
-  free(permissions);
+  buffer_release(&permissions);
   return result;
 }
 

@@ -282,15 +282,15 @@ def test_tokens_come_from_files_and_standard_input(empty_sasl, database, manage,
     (["two words", "--permissions", "*"], "one word"), (["a,b", "--permissions", "*"], "one word"),
     (["*", "--permissions", "*"], "one word"), (["x" * 250, "--permissions", "*"], "one word"),
     (["dave", "--permissions", "read"], "permissions are"), (["dave", "--permissions", ""], "permissions are"),
+    (["dave", "--permissions", "," * 5000], "permissions are"), (["dave", "--permissions", 'a"},{"b'], "permissions are"),
     (["dave", "--permissions", "*", "--keep-token"], "no user dave"),
 ], ids=lambda a: " ".join(a)[:40] if isinstance(a, list) else None)
-def test_users_that_make_no_sense_are_refused(shared, manage, arguments, reason):
+def test_users_that_make_no_sense_are_refused(shared, broker, manage, arguments, reason):
     status, out, errors = manage(shared.dsn, "add", *arguments)
     assert status == 1 and out == "" and reason in errors
 
 
-def test_a_user_is_not_replaced_by_accident(shared, manage):
-    shared.node("first")
+def test_a_user_is_not_replaced_by_accident(shared, broker, manage):
     assert manage(shared.dsn, "add", "erin", "--permissions", "*")[0] == 0
     status, out, errors = manage(shared.dsn, "add", "erin", "--permissions", "*")
     assert status == 1 and out == "" and "already" in errors
