@@ -21,6 +21,7 @@ enum {
   READ_AHEAD_LIMIT = 64 << 10,   /* unread input that is always allowed */
   READ_PER_TURN = 256 << 10,     /* bytes read from one connection in one turn of the loop */
   WRITE_PER_TURN = 1 << 20,      /* likewise written */
+  HANDSHAKES_PER_TURN_US = 5000, /* time for TLS handshakes in one turn, those of all together */
   OUTPUT_HIGH_WATER = 256 << 10, /* connection_output_is_full() above this */
   STALL_LIMIT_US = 1000000, /* silence allowed to the frame that goes on while memory is short */
   HANGUP_CHECK_SECONDS = 1, /* how often sockets that are not read are asked whether they live */
@@ -107,7 +108,8 @@ struct net_context {
   uint8_t *scratch;
 
   struct connection *turn_first, *turn_last;
-  ev_prepare turn; /* end of the loop's turn */
+  int64_t handshakes_us; /* spent in this turn */
+  ev_prepare turn;       /* end of the loop's turn */
   ev_idle wake; /* active while the turn list is not empty, so that the loop does not sleep on it */
 
   struct connection *queue; /* admission's FIFO; its head may read */

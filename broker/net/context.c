@@ -58,6 +58,7 @@ static void on_turn_end(struct ev_loop *loop, ev_prepare *watcher, int revents) 
   (void)revents;
   struct net_context *context = watcher->data;
   run_turn(context);
+  context->handshakes_us = 0;
   if (!context->turn_first) ev_idle_stop(loop, &context->wake);
 }
 

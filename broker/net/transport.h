@@ -25,6 +25,9 @@ struct transport_ops {
   bool (*read_needs_write)(const void *state);
   bool (*write_needs_read)(const void *state);
 
+  /* The next read does the arithmetic of a handshake, about a millisecond of it. */
+  bool (*is_handshaking)(const void *state);
+
   /* Tells the peer that no more bytes follow. */
   void (*finish_output)(int fd, void *state);
 

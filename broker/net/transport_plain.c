@@ -22,7 +22,7 @@ static bool plain_has_pending_input(const void *state) {
   return false;
 }
 
-static bool plain_needs_nothing_else(const void *state) {
+static bool plain_never(const void *state) {
   (void)state;
   return false;
 }
@@ -41,8 +41,9 @@ const struct transport_ops transport_plain = {
     .read = plain_read,
     .write = plain_write,
     .has_pending_input = plain_has_pending_input,
-    .read_needs_write = plain_needs_nothing_else,
-    .write_needs_read = plain_needs_nothing_else,
+    .read_needs_write = plain_never,
+    .write_needs_read = plain_never,
+    .is_handshaking = plain_never,
     .finish_output = plain_finish_output,
     .close = plain_close,
 };

@@ -267,6 +267,11 @@ static bool tls_write_needs_read(const void *state) {
   return ((const struct tls_state *)state)->write_needs_read;
 }
 
+static bool tls_is_handshaking(const void *state) {
+  const struct tls_state *tls = state;
+  return !tls->is_secure && !tls->has_failed;
+}
+
 /* close_notify, when the socket takes it now: nobody waits for a peer that is being left. */
 static void say_goodbye(struct tls_state *tls) {
   if (tls->has_finished || tls->has_failed || !tls->is_secure) return;
@@ -311,6 +316,7 @@ static const struct transport_ops transport_tls = {
     .has_pending_input = tls_has_pending_input,
     .read_needs_write = tls_read_needs_write,
     .write_needs_read = tls_write_needs_read,
+    .is_handshaking = tls_is_handshaking,
     .finish_output = tls_finish_output,
     .close = tls_close,
 };

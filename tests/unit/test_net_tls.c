@@ -539,6 +539,45 @@ static void a_write_that_waits_for_the_input_does_not_spin_the_loop(void **state
   net_fixture_close(fixture);
 }
 
+static unsigned slow_reads;
+
+static bool always(const void *state) {
+  (void)state;
+  return true;
+}
+
+static ssize_t slow_read(int fd, void *state, void *data, size_t length) {
+  slow_reads++;
+  usleep(3000);
+  return transport_plain.read(fd, state, data, length);
+}
+
+static void many_handshakes_at_once_leave_the_loop_to_others(void **state) {
+  (void)state;
+  enum { COUNT = 10 };
+  struct net_fixture *fixture = net_fixture_open((struct net_fixture_options){0});
+  struct transport_ops slow = transport_plain;
+  slow.read = slow_read;
+  slow.is_handshaking = always;
+  struct front *fronts[COUNT];
+  int fds[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    fds[i] = net_fixture_connect(fixture, &fronts[i]);
+    fronts[i]->connection->ops = &slow;
+  }
+  for (int i = 0; i < COUNT; i++) assert_int_equal(send(fds[i], "x", 1, 0), 1);
+  slow_reads = 0;
+  ev_run(fixture->loop, EVRUN_NOWAIT);
+  assert_in_range(slow_reads, 1, 2); /* 3 ms each, and 5 ms is the most */
+  for (int i = 0; i < COUNT; i++) {
+    net_fixture_run_until_size(fixture, &fronts[i]->received.length, 1);
+    fronts[i]->connection->ops = &transport_plain;
+    close(fds[i]);
+  }
+  assert_int_equal(slow_reads, COUNT);
+  net_fixture_close(fixture);
+}
+
 static void held_input_stops_at_the_read_ahead_and_goes_on(void **state) {
   (void)state;
   struct net_fixture *fixture = open_listener();
@@ -648,6 +687,7 @@ int main(void) {
       cmocka_unit_test(an_idle_connection_is_small),
       cmocka_unit_test(a_read_that_waits_for_the_output_goes_on_when_the_socket_takes_bytes),
       cmocka_unit_test(a_write_that_waits_for_the_input_does_not_spin_the_loop),
+      cmocka_unit_test(many_handshakes_at_once_leave_the_loop_to_others),
       cmocka_unit_test(held_input_stops_at_the_read_ahead_and_goes_on),
       cmocka_unit_test(output_is_written_whole_and_then_closed),
       cmocka_unit_test(a_new_certificate_leaves_open_connections_alone),
