@@ -165,42 +165,46 @@ def test_truncate_empties_and_keeps_the_definition(client, second_client, make_t
     assert client.call("TRUNCATE", topic=name, expected_revision=3).ok_fields["lifecycle_epoch"] == "3"
 
 
-def test_active_members_block_and_inactive_groups_go_along(broker, client, make_topic):
+def test_active_members_block_and_inactive_groups_go_along(client, second_client, make_topic):
     name, other = make_topic(partitions=2), make_topic()
     group = f"group-of-{name}"
-    join = f"SELECT member_id FROM pgcursus.join_group('{group}', 'm', '{name}', 30000) LIMIT 1"
-    member = sql(broker.dsn, join)[0][0]
+
+    def join():
+        answer = second_client.call("JOIN_GROUP", group=group, member="m", topic=name).ok_fields
+        return {"group": group, "topic": name, "member": answer["member"], "generation": answer["generation"]}
+
+    member = join()
+    second_client.call("COMMIT_OFFSET", partition=0, offset=5, **member)
     for command, code in (("DELETE", "topic_delete_blocked"), ("TRUNCATE", "topic_truncate_blocked")):
         refused(client, command, {"topic": name, "expected_revision": 9, "if_exists": True}, code, topic=name,
                 reason=Text(group))
     assert client.call("DELETE", topic=other).ok_fields["deleted"] == "true", "another topic is not blocked"
-    sql(broker.dsn, f"DELETE FROM pgcursus.group_members WHERE member_id = '{member}'")
+    second_client.call("LEAVE_GROUP", **member)
     assert client.call("TRUNCATE", topic=name, expected_revision=1).ok_fields["revision"] == "2"
-    epoch = f"SELECT registered, registration_epoch FROM pgcursus.group_definitions WHERE name = '{group}'"
-    assert sql(broker.dsn, epoch) == [["f", "2"]]
-    sql(broker.dsn, join)
-    assert sql(broker.dsn, epoch) == [["t", "3"]]
-    sql(broker.dsn, "DELETE FROM pgcursus.group_members")
+    for node in (client, second_client):
+        refused(node, "HEARTBEAT", member, "group_not_found", group=group)
+    member = join()
+    assert second_client.call("FETCH_OFFSET", group=group, topic=name, partition=0).text == "OK offset=0"
+    second_client.call("LEAVE_GROUP", **member)
     assert client.call("DELETE", topic=name).ok_fields["deleted"] == "true"
-    assert sql(broker.dsn, epoch) == [["f", "4"]]
+    refused(second_client, "GROUP_STATUS", {"group": group}, "group_not_found", group=group)
 
 
-def test_an_open_transaction_blocks(broker, client, topic):
-    sql(broker.dsn, f"""
-        WITH begun AS (INSERT INTO pgcursus.transaction_states
-                         (transactional_id, producer_id, producer_epoch, state, deadline)
-                       VALUES ('tx-of-{topic}', 'p', 1, 'open', now() + interval '1 day') RETURNING transaction_id)
-        INSERT INTO pgcursus.transaction_partitions
-        SELECT b.transaction_id, t.log_id, 0, 0, false FROM begun b, pgcursus.topic_definition('{topic}') t""")
-    try:
-        refused(client, "DELETE", {"topic": topic}, "topic_delete_blocked", topic=topic, reason=Text("tx-of-"))
-        refused(client, "TRUNCATE", {"topic": topic, "expected_revision": 9}, "topic_truncate_blocked", topic=topic,
-                reason=Text("tx-of-"))
-        assert client.publish(topic, "x")["last_offset"] == 0
-    finally:
-        sql(broker.dsn, f"UPDATE pgcursus.transaction_states SET state = 'aborted'"
-                        f" WHERE transactional_id = 'tx-of-{topic}'")
-    assert client.call("DELETE", topic=topic).ok_fields["deleted"] == "true"
+def test_an_open_transaction_blocks(client, second_client, topic):
+    who = {"transactional_id": f"tx-of-{topic}"}
+    who |= {k: v for k, v in client.call("INIT_PRODUCER_ID", **who).ok_fields.items() if k in ("producerId", "epoch")}
+    client.call("BEGIN_TXN", **who)
+    client.call("TXN_PUBLISH", topic=topic, partition=0, seqNum=1, message="x", **who)
+    refused(second_client, "DELETE", {"topic": topic}, "topic_delete_blocked", topic=topic, reason=Text("tx-of-"))
+    refused(second_client, "TRUNCATE", {"topic": topic, "expected_revision": 9}, "topic_truncate_blocked", topic=topic,
+            reason=Text("tx-of-"))
+    client.call("END_TXN", result="commit", **who)
+    assert [r.payload for r in second_client.consume(topic).records] == [b"x"]
+    assert client.call("TRUNCATE", topic=topic, expected_revision=1).ok_fields["revision"] == "2"
+    assert second_client.consume(topic).records == []
+    assert client.call("TXN_STATUS", **who).text.startswith("OK"), "the transaction's outcome is not forgotten"
+    assert second_client.call("DELETE", topic=topic).ok_fields["deleted"] == "true"
+    assert client.call("TXN_STATUS", **who).text.startswith("OK")
 
 
 def test_what_postgresql_refuses_is_named_and_changes_nothing(start_broker, database):
