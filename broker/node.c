@@ -55,6 +55,7 @@ struct node {
   struct wake *wake;
   struct control *control;
   struct control *transactions;
+  struct control *queries;
   struct topics *topics;
   struct users *users;
   struct append *append;
@@ -285,7 +286,7 @@ static bool open_ports(struct node *node) {
 
 static void open_control(struct node *node) {
   const struct config *config = node->config;
-  const struct control_options options = {
+  struct control_options options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
       .bulk_workers = node->bulk_workers,
@@ -302,6 +303,10 @@ static void open_control(struct node *node) {
   transaction_options.connections = config->transaction_connections;
   transaction_options.lock_timeout_ms = config->append_lock_timeout_ms;
   node->transactions = control_open(&transaction_options);
+  struct control_options query_options = options;
+  query_options.connections = config->stream_connections;
+  query_options.reads_only = true;
+  node->queries = control_open(&query_options);
   const struct topics_options topics_options = {.loop = node->loop, .control = node->control};
   node->topics = topics_create(&topics_options);
   const struct users_options users_options = {
@@ -426,6 +431,7 @@ static void open_front_end(struct node *node) {
                              .heartbeats = node->heartbeats,
                              .control = node->control,
                              .transactions = node->transactions,
+                             .queries = node->queries,
                              .reads = node->reads,
                              .topics = node->topics,
                              .users = node->users,
@@ -567,6 +573,7 @@ void node_close(struct node *node) {
   if (node->housekeeping) housekeeping_close(node->housekeeping);
   if (node->listen) listen_close(node->listen);
   if (node->heartbeats) heartbeats_close(node->heartbeats);
+  if (node->queries) control_close(node->queries);
   if (node->control) control_close(node->control);
   if (node->transactions) control_close(node->transactions);
   if (node->http) http_stop(node->http);

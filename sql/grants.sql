@@ -24,7 +24,9 @@ GRANT EXECUTE ON FUNCTION
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics,
   pgcursus.register_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
   pgcursus.check_group_topic, pgcursus.group_status, pgcursus.list_groups, pgcursus.beat_members,
-  pgcursus.commit_offsets, pgcursus.committed_offsets, pgcursus.fetch_offset
+  pgcursus.commit_offsets, pgcursus.committed_offsets, pgcursus.fetch_offset,
+  pgcursus.append_events, pgcursus.read_stream_page, pgcursus.stream_version, pgcursus.save_snapshot,
+  pgcursus.read_snapshot, pgcursus.aggregate_proof, pgcursus.aggregate_range
 TO pgcursus_broker;
 
 GRANT EXECUTE ON FUNCTION
@@ -40,7 +42,8 @@ GRANT EXECUTE ON FUNCTION
 TO pgcursus_broker;
 
 GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records,
-  pgcursus.groups, pgcursus.group_lag, pgcursus.transactions TO pgcursus_reader;
-GRANT EXECUTE ON FUNCTION pgcursus.read TO pgcursus_reader;
+  pgcursus.groups, pgcursus.group_lag, pgcursus.transactions, pgcursus.streams TO pgcursus_reader;
+GRANT EXECUTE ON FUNCTION pgcursus.read, pgcursus.read_stream TO pgcursus_reader;
 
-GRANT EXECUTE ON FUNCTION pgcursus.publish, pgcursus.commit_offset TO pgcursus_writer;
+GRANT EXECUTE ON FUNCTION pgcursus.publish, pgcursus.commit_offset, pgcursus.append_stream
+TO pgcursus_writer;

@@ -137,6 +137,7 @@ struct config {
   unsigned append_group_max_items;
   int64_t append_lock_timeout_ms;
   unsigned read_connections;
+  unsigned stream_connections;
   unsigned control_connections;
   unsigned transaction_connections;
   int64_t database_connect_timeout_ms;

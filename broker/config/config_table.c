@@ -114,6 +114,7 @@ const struct config_setting config_settings[] = {
     INTEGER(NULL, append_lock_timeout_ms, "2000", 1, INT_MAX, "ms to wait for a partition's lock"),
     COUNT(NULL, read_connections, "2", 1, 64, "connections that read"),
     COUNT(NULL, transaction_connections, "4", 1, 64, "connections that begin and end transactions"),
+    COUNT(NULL, stream_connections, "2", 1, 64, "connections that read event streams"),
     COUNT(NULL, control_connections, "2", 1, 64, "connections for everything else"),
     INTEGER(NULL, database_connect_timeout_ms, "5000", 1, INT_MAX,
             "ms for one attempt to connect, shared by the DSN's hosts; 2 s each at least"),

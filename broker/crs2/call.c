@@ -99,15 +99,19 @@ void call_reply_format(struct call *call, const char *format, ...) {
   finish(call);
 }
 
-static void build_frame(struct call *call) {
-  size_t start = frame_begin(&call->frame);
-  call->build(call, &call->frame);
+static void build_frames(struct call *call) {
   struct frame_header header = answer_header(call, FRAME_OK);
-  call->encode_refusal = frame_finish(&call->frame, start, &header);
+  header.kind = call->frame_kind;
+  for (call->frame_index = 0; call->frame_index < call->frame_count; call->frame_index++) {
+    size_t start = frame_begin(&call->frame);
+    call->build(call, &call->frame);
+    call->encode_refusal = frame_finish(&call->frame, start, &header);
+    if (call->encode_refusal) return;
+  }
 }
 
 static void run_build(struct worker_job *job) {
-  build_frame((struct call *)((char *)job - offsetof(struct call, job)));
+  build_frames((struct call *)((char *)job - offsetof(struct call, job)));
 }
 
 static void build_done(struct worker_job *job) {
@@ -116,9 +120,9 @@ static void build_done(struct worker_job *job) {
   finish(call);
 }
 
-void call_reply_built(struct call *call, size_t expected_bytes,
-                      void (*build)(struct call *call, struct buffer *out),
-                      void (*built)(struct call *call)) {
+static void reply_built(struct call *call, size_t expected_bytes,
+                        void (*build)(struct call *call, struct buffer *out),
+                        void (*built)(struct call *call)) {
   call->build = build;
   call->built = built;
   call->job.run = run_build;
@@ -127,8 +131,24 @@ void call_reply_built(struct call *call, size_t expected_bytes,
     worker_pool_submit(call->crs2->workers, &call->job);
     return;
   }
-  if (call->session != NULL && !call->wants_no_answer) build_frame(call);
+  if (call->session != NULL && !call->wants_no_answer) build_frames(call);
   build_done(&call->job);
+}
+
+void call_reply_built(struct call *call, size_t expected_bytes,
+                      void (*build)(struct call *call, struct buffer *out),
+                      void (*built)(struct call *call)) {
+  call->frame_kind = FRAME_RESPONSE;
+  call->frame_count = 1;
+  reply_built(call, expected_bytes, build, built);
+}
+
+void call_reply_stream_frames(struct call *call, unsigned frame_count, size_t expected_bytes,
+                              void (*build)(struct call *call, struct buffer *out),
+                              void (*built)(struct call *call)) {
+  call->frame_kind = FRAME_STREAM;
+  call->frame_count = frame_count;
+  reply_built(call, expected_bytes, build, built);
 }
 
 void call_fail_with(struct call *call, const char *code, const struct error_field *fields,

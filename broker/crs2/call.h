@@ -55,6 +55,9 @@ struct call {
   const char *encode_refusal;
   void (*build)(struct call *call, struct buffer *out);
   void (*built)(struct call *call);
+  enum frame_kind frame_kind; /* of what `build` makes */
+  unsigned frame_count;
+  unsigned frame_index; /* being built */
   bool answered;
   const char *outcome; /* for metrics: "ok" or the error's class */
 };
@@ -72,6 +75,12 @@ void call_reply_bytes(struct call *call, struct slice payload);
 void call_reply_built(struct call *call, size_t expected_bytes,
                       void (*build)(struct call *call, struct buffer *out),
                       void (*built)(struct call *call));
+
+/* The same with several frames, as STREAM frames with status OK (crs2-wire 13.5): `build` is called
+ * for each in order, and `call->frame_index` says for which. */
+void call_reply_stream_frames(struct call *call, unsigned frame_count, size_t expected_bytes,
+                              void (*build)(struct call *call, struct buffer *out),
+                              void (*built)(struct call *call));
 
 /* A typed error; class and retryable come from the registry by code. Field values are copied.
  * `message` may be NULL. */

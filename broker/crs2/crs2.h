@@ -32,6 +32,7 @@ struct crs2 {
   struct control *control;
   struct heartbeats *heartbeats;
   struct control *transactions; /* for the functions of transactions: READ COMMITTED */
+  struct control *queries; /* large reads */
   struct read_pool *reads;
   struct topics *topics;
   struct users *users;

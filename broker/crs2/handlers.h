@@ -69,6 +69,18 @@ void handle_send_offsets_to_txn(struct call *call);
 /* cmd_txn_publish.c */
 void handle_txn_publish(struct call *call);
 
+/* cmd_append_stream.c, cmd_read_stream.c, cmd_stream_state.c */
+void handle_append_stream(struct call *call);
+void handle_read_stream(struct call *call);
+void handle_read_stream_history(struct call *call);
+void handle_stream_version(struct call *call);
+void handle_save_snapshot(struct call *call);
+void handle_read_snapshot(struct call *call);
+
+/* cmd_replay.c */
+void handle_aggregate_replay_proof(struct call *call);
+void handle_aggregate_event_range_read(struct call *call);
+
 /* outcome.c: answers for what went wrong in the database */
 void call_fail_control(struct call *call, const struct control_result *result);
 /* A refusal made in SQL: its code, and its fields as a JSON object of texts (may be empty). */

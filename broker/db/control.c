@@ -305,7 +305,10 @@ struct control *control_open(const struct control_options *options) {
   control->setup[0] = control->setup_statement_timeout;
   snprintf(control->setup_lock_timeout, sizeof control->setup_lock_timeout,
            "SET lock_timeout = %lld", (long long)options->lock_timeout_ms);
-  control->setup[1] = "SET default_transaction_isolation = 'serializable'";
+  control->setup[1] = options->reads_only
+                          ? "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE "
+                            "READ, READ ONLY"
+                          : "SET default_transaction_isolation = 'serializable'";
   control->setup[2] = DB_SETUP_PLANNER;
   control->setup[3] = control->setup_lock_timeout;
   control->setup[4] = DB_SETUP_CONTACT_SINCE;

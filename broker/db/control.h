@@ -61,6 +61,7 @@ struct control_options {
   const char *application_name;
   struct db_health *health;
   unsigned connections;
+  bool reads_only; /* REPEATABLE READ and read-only: for large reads, which need no serial order */
   int64_t connect_timeout_ms;
   int64_t retry_max_ms;
   int64_t statement_timeout_ms;

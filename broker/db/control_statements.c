@@ -40,6 +40,17 @@ static const Oid end_transaction_types[] = {DB_TEXT, DB_TEXT, DB_INT8, DB_BOOL, 
 static const Oid transaction_status_types[] = {DB_TEXT, DB_INT4};
 static const Oid list_transactions_types[] = {DB_INT8};
 
+#define PROOF_COLUMNS                                                            \
+  "earliest_sequence, latest_sequence, first_offset, last_offset, event_count, " \
+  "first_event_id, last_event_id, is_complete, proof_hwm, status, diagnostic"
+
+static const Oid read_stream_types[] = {DB_INT8, DB_BYTEA, DB_INT8, DB_INT8,
+                                        DB_BOOL, DB_INT8,  DB_INT8, DB_INT4};
+static const Oid stream_types[] = {DB_INT8, DB_BYTEA};
+static const Oid save_snapshot_types[] = {DB_INT8, DB_BYTEA, DB_INT8, DB_BYTEA};
+static const Oid proof_types[] = {DB_INT8, DB_INT4, DB_BYTEA, DB_INT8};
+static const Oid range_types[] = {DB_INT8, DB_INT4, DB_BYTEA, DB_INT8, DB_INT8, DB_INT8, DB_INT8};
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
@@ -129,6 +140,29 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                               "SELECT next_offset, registration_epoch "
                               "FROM pgcursus.fetch_offset($1,$2,$3)",
                               COUNT(fetch_offset_types), fetch_offset_types},
+    [CONTROL_READ_STREAM] =
+        {"read_stream",
+         "SELECT head_version, partition, snapshot_version, snapshot_payload, first_version,"
+         " last_version, next_bytes, next_offset, event_count, versions, offsets, payloads,"
+         " producer_ids, producer_epochs, sequences, event_types, schema_versions, metadata,"
+         " event_ids, payload_digests FROM pgcursus.read_stream_page($1,$2,$3,$4,$5,$6,$7,$8)",
+         COUNT(read_stream_types), read_stream_types},
+    [CONTROL_STREAM_VERSION] = {"stream_version", "SELECT pgcursus.stream_version($1,$2)",
+                                COUNT(stream_types), stream_types},
+    [CONTROL_SAVE_SNAPSHOT] = {"save_snapshot", "SELECT pgcursus.save_snapshot($1,$2,$3,$4)",
+                               COUNT(save_snapshot_types), save_snapshot_types},
+    [CONTROL_READ_SNAPSHOT] = {"read_snapshot",
+                               "SELECT version, payload FROM pgcursus.read_snapshot($1,$2)",
+                               COUNT(stream_types), stream_types},
+    [CONTROL_AGGREGATE_PROOF] = {"aggregate_proof",
+                                 "SELECT " PROOF_COLUMNS
+                                 " FROM pgcursus.aggregate_proof($1,$2,$3,$4)",
+                                 COUNT(proof_types), proof_types},
+    [CONTROL_AGGREGATE_RANGE] = {"aggregate_range",
+                                 "SELECT " PROOF_COLUMNS
+                                 ", range_count, sequences, offsets, event_ids, event_types, "
+                                 "payloads FROM pgcursus.aggregate_range($1,$2,$3,$4,$5,$6,$7)",
+                                 COUNT(range_types), range_types},
 };
 
 const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT] = {

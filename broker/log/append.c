@@ -182,7 +182,7 @@ static enum append_status status_of_answer(int status) {
 static void publish_row(struct lane *lane, const struct append_row *row,
                         const struct append_item *item) {
   struct append *append = lane->append;
-  if (row->status != 0) return;
+  if (row->status != 0 || row->appended_count == 0) return;
   metric_add(append->records_total, row->appended_count);
   /* A row too large for the cache is not even copied: that alone would hold the loop. Readers of
    * what is undecided ask PostgreSQL anyway. */
@@ -223,6 +223,18 @@ static void answer_row(struct lane *lane, const struct append_row *row,
   }
 }
 
+/* Each event of a row has an answer of its own; those that were appended got consecutive offsets.
+ */
+static void answer_events(struct lane *lane, const struct append_row *row) {
+  int64_t offset = row->base_offset;
+  for (unsigned i = 0; i < row->item_count; i++) {
+    struct append_item *item = lane->group.items[row->first_item + i];
+    struct append_result result = append_event_result(&row->event_answers[i], item->partition);
+    if (result.status == APPEND_OK) result.last_offset = offset++;
+    answer(lane->append, item, &result);
+  }
+}
+
 bool append_waits_for_standby(const struct append *append) {
   for (unsigned i = 0; i < append->lane_count; i++) {
     if (append->lanes[i].is_held_back && append->lanes[i].queue.head) return true;
@@ -258,6 +270,8 @@ static unsigned answer_rows(struct lane *lane) {
       for (unsigned j = 0; j < row->item_count; j++) {
         group->items[held++] = group->items[row->first_item + j];
       }
+    } else if (row->event_answers) {
+      answer_events(lane, row);
     } else {
       answer_row(lane, row, &group->rows[next - 1]);
     }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/slice.h"
 #include "log/columns.h"
 
 struct append;
@@ -38,6 +39,11 @@ enum append_status {
   APPEND_OVERDUE,              /* the transaction must be aborted first */
   APPEND_CONFLICTING,          /* a request of this number had other content */
   APPEND_OVER_CAPACITY,        /* expected is the limit of records or bytes */
+  APPEND_VERSION_CONFLICT,     /* event: current is the stream's version */
+  APPEND_OTHER_PARTITION,      /* event: its stream lives in partition `current` */
+  APPEND_VERSION_TAKEN,        /* event with an identity: another one has its version */
+  APPEND_EVENT_ID_TAKEN,       /* ... has its event id */
+  APPEND_ORIGINAL_GONE,        /* ... has its version and can no longer be read */
   APPEND_UNAVAILABLE,          /* surely not appended; worth trying again */
   APPEND_UNKNOWN,              /* the connection was lost: it may have been appended */
   APPEND_TIMED_OUT,            /* surely not appended: the deadline passed in the queue */
@@ -76,17 +82,22 @@ struct append_item {
   int64_t log_id;
   int64_t revision; /* of the topic definition that the caller checked against */
   int32_t partition;
-  bool may_repeat;        /* every row is idempotent: sending it twice appends it once */
+  bool may_repeat;        /* sending it twice appends it once: idempotent rows, identified events */
   bool wait_for_replicas; /* acks=all */
   int64_t deadline_us;    /* monotonic */
   struct columns *rows;   /* linked by `next`; several rows are appended all or none */
   unsigned row_count;
   size_t bytes;                                 /* memory of the rows */
   const struct append_transaction *transaction; /* NULL: none; else one row of one record */
+  /* Not empty: an event. Its one row has one record with this key and the version that it shall
+   * have (sql/functions/stream/append_events.sql), and with an event id when the log knows
+   * identities. */
+  struct slice stream_key;
   void (*on_done)(struct append_item *item, const struct append_result *result);
   /* private to log/append.c */
   struct append_item *next;
   uint64_t arrival;    /* counts submissions: the order between items of one partition */
+  unsigned round;      /* of an event: how many of its stream are before it in the group */
   bool alone;          /* to be sent in a group of its own */
   bool maybe_appended; /* an earlier attempt ended unknown */
 };

@@ -39,6 +39,10 @@ const struct db_statement append_statements[APPEND_STATEMENT_COUNT] = {
                 "$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)",
          .parameter_count = TRANSACTIONAL_PARAMETERS,
          .parameter_types = transactional_types},
+    [STATEMENT_APPEND_EVENTS] = {.name = "append_events",
+                                 .sql = APPEND_EVENT_SQL,
+                                 .parameter_count = APPEND_EVENT_PARAMETERS,
+                                 .parameter_types = append_event_types},
 };
 
 /* The one lock order of the whole system: by log, then partition; arrival decides between equals.
@@ -54,6 +58,7 @@ static int compare_items(const void *a, const void *b) {
 
 static void sort_items(struct append_group *group) {
   qsort(group->items, group->item_count, sizeof *group->items, compare_items);
+  append_event_sort_rounds(group->items, group->item_count);
 }
 
 void append_group_add(struct append_group *group, struct append_item *item) {
@@ -82,6 +87,9 @@ static struct append_row *add_row(struct append_group *group, struct columns *co
 static bool may_merge(const struct append_item *first, const struct append_item *item, size_t bytes,
                       unsigned records) {
   if (first->transaction || item->transaction) return false;
+  if (append_item_is_event(first) || append_item_is_event(item)) {
+    return append_event_may_merge(first, item, bytes);
+  }
   return !first->rows->idempotent && !item->rows->idempotent && item->row_count == 1 &&
          item->log_id == first->log_id && item->partition == first->partition &&
          item->revision == first->revision &&
@@ -203,6 +211,10 @@ static struct db_call row_call(struct append_row *row, const struct append_item 
     return (struct db_call){.statement = STATEMENT_APPEND_TRANSACTIONAL,
                             .parameters = row->parameters};
   }
+  if (append_item_is_event(item)) {
+    append_event_encode(row, item, min_insync_replicas);
+    return (struct db_call){.statement = STATEMENT_APPEND_EVENTS, .parameters = row->parameters};
+  }
   encode_row(row, item, min_insync_replicas);
   return (struct db_call){.statement = STATEMENT_APPEND, .parameters = row->parameters};
 }
@@ -237,11 +249,15 @@ void append_group_take_result(struct append_group *group, unsigned call, const P
   row->appended_at = db_get_int8(result, 0, 4) + DB_EPOCH_US;
   row->current = db_get_int8(result, 0, 5);
   row->expected = db_get_int8(result, 0, 6);
+  if (append_item_is_event(group->items[row->first_item])) {
+    row->answered = append_event_take_answers(row, result);
+  }
 }
 
 void append_group_reset(struct append_group *group) {
   for (unsigned i = 0; i < group->row_count; i++) {
     if (group->rows[i].owns_columns) columns_free(group->rows[i].columns);
+    free(group->rows[i].event_answers);
   }
   group->item_count = group->row_count = group->call_count = 0;
 }

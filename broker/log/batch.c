@@ -50,6 +50,7 @@ static bool deltas_are_sound(const struct log_batch *batch) {
 }
 
 static bool offsets_are_sound(const struct log_batch *batch) {
+  if (batch->offsets.length) return array_is_sound(batch->offsets, batch->record_count, OID_INT8);
   if (batch->base_offset < 0 || batch->last_offset < batch->base_offset) return false;
   if (batch->offset_deltas.length) return deltas_are_sound(batch);
   return batch->last_offset - batch->base_offset == (int64_t)batch->record_count - 1;
@@ -74,7 +75,7 @@ static struct slice move_in(uint8_t **place, struct slice bytes) {
 
 static size_t memory_of(const struct log_batch *source) {
   size_t size = sizeof *source + source->producer_id.length + source->transactional_id.length +
-                source->offset_deltas.length;
+                source->offset_deltas.length + source->offsets.length;
   for (int i = 0; i < COLUMN_COUNT; i++) size += source->columns[i].length;
   return size;
 }
@@ -89,6 +90,7 @@ static struct log_batch *copy_sound(const struct log_batch *source) {
   batch->producer_id = move_in(&place, source->producer_id);
   batch->transactional_id = move_in(&place, source->transactional_id);
   batch->offset_deltas = move_in(&place, source->offset_deltas);
+  batch->offsets = move_in(&place, source->offsets);
   for (int i = 0; i < COLUMN_COUNT; i++) batch->columns[i] = move_in(&place, source->columns[i]);
   return batch;
 }
@@ -133,6 +135,8 @@ void batch_iterator_begin(struct batch_iterator *iterator, const struct log_batc
     iterator->columns[i] = cursor_over(batch->columns[i]);
     cursor_take(&iterator->columns[i], batch->columns[i].length ? ARRAY_HEADER_SIZE : 0);
   }
+  iterator->offsets = cursor_over(batch->offsets);
+  cursor_take(&iterator->offsets, batch->offsets.length ? ARRAY_HEADER_SIZE : 0);
   iterator->offset_deltas = cursor_over(batch->offset_deltas);
   cursor_take(&iterator->offset_deltas, batch->offset_deltas.length ? ARRAY_HEADER_SIZE : 0);
 }
@@ -194,6 +198,7 @@ bool batch_iterator_next(struct batch_iterator *iterator, struct log_record *rec
     cursor_u32(&iterator->offset_deltas);
     record->offset = batch->base_offset + (int32_t)cursor_u32(&iterator->offset_deltas);
   }
+  next_number(&iterator->offsets, &record->offset);
   iterator->index++;
   return true;
 }

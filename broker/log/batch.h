@@ -43,6 +43,7 @@ struct log_batch {
   enum transaction_decision decision; /* touched on the loop's thread only */
   struct slice columns[COLUMN_COUNT]; /* whole binary arrays; empty: NULL */
   struct slice offset_deltas;         /* int4 array; empty: dense */
+  struct slice offsets; /* int8 array, when the records lie anywhere; empty: they do not */
 };
 
 /* Copies `source` (whose slices view foreign memory) into one block with one reference. Returns
@@ -70,6 +71,7 @@ struct batch_iterator {
   uint32_t index;
   struct cursor columns[COLUMN_COUNT];
   struct cursor offset_deltas;
+  struct cursor offsets;
 };
 
 void batch_iterator_begin(struct batch_iterator *iterator, const struct log_batch *batch);

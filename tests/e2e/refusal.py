@@ -17,7 +17,11 @@ CLASSES = {
         "missing_producer_id missing_topic unknown_command missing_transactional_id "
         "invalid_transactional_id invalid_transaction_result invalid_txn_offsets transaction_not_open "
         "fetch_batch_too_large fetch_wait_too_large missing_group missing_member missing_generation "
-        "missing_partition missing_offset missing_coordinator_key invalid_subscription invalid_batch_commit_entry"
+        "missing_partition missing_offset missing_coordinator_key invalid_subscription invalid_batch_commit_entry "
+        "event_sourcing_not_enabled invalid_event_id invalid_event_type invalid_expected_last_sequence "
+        "invalid_from_sequence invalid_key invalid_max_bytes invalid_max_events invalid_max_records invalid_metadata "
+        "invalid_producer_epoch invalid_producer_sequence invalid_to_sequence invalid_version missing_event_id "
+        "missing_key missing_match_id missing_version"
     ),
     "authorization": (
         "NOT_AUTHORIZED_FOR_TOPIC authentication_failed internal_command_unauthorized "
@@ -32,16 +36,26 @@ CLASSES = {
     "conflict": (
         "OFFSET_OUT_OF_RANGE topic_delete_blocked topic_truncate_blocked topic_revision_conflict "
         "producer_reinitialization_required transaction_aborted transaction_already_committed transaction_not_abortable "
-        "topic_not_assigned_to_group offset_regression"
+        "topic_not_assigned_to_group offset_regression "
+        "aggregate_identity_conflict snapshot_version_exceeds_stream version_conflict"
     ),
     "fencing": (
         "stale_producer_epoch producer_fenced GEN_MISMATCH NOT_OWNER member_not_found group_epoch_mismatch"
     ),
-    "not_found": "topic_not_found partition_not_found transaction_not_found group_not_found",
+    "not_found": (
+        "topic_not_found partition_not_found transaction_not_found group_not_found aggregate_proof_not_found "
+        "aggregate_range_not_found"
+    ),
     "internal": (
         "aggregate_publish_requires_append_stream broker_error init_producer_failed transaction_begin_failed "
         "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed "
-        "alter_topic_config_failed delete_topic_failed truncate_topic_failed register_group_failed coordinator_error"
+        "alter_topic_config_failed delete_topic_failed truncate_topic_failed register_group_failed coordinator_error "
+        "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed "
+        "aggregate_partition_mismatch aggregate_proof_identity_conflict aggregate_proof_proof_unavailable "
+        "aggregate_proof_retention_gap aggregate_proof_sequence_gap aggregate_proof_unavailable "
+        "aggregate_range_identity_conflict aggregate_range_incomplete aggregate_range_retention_gap "
+        "aggregate_range_sequence_gap aggregate_replay_not_enabled append_stream_failed event_exceeds_page_budget "
+        "snapshot_save_failed stream_index_failed stream_requires_pagination"
     ),
 }
 CLASS_OF = {code: name for name, codes in CLASSES.items() for code in codes.split()}

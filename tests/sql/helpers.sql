@@ -151,3 +151,57 @@ LANGUAGE sql AS $$
 $$;
 CREATE FUNCTION pg_temp.committed(_group text, _topic text, _partition int DEFAULT 0) RETURNS bigint
 LANGUAGE sql AS $$ SELECT f.next_offset FROM pgcursus.fetch_offset(_group, _topic, _partition) f $$;
+
+-- append_events() to a topic by name: texts, one event each; the partition of the first key unless it is
+-- given. With event ids it is a topic with aggregate_replay, and digests are right unless given.
+CREATE FUNCTION pg_temp.append_events(
+  _topic text, _keys text[], _versions bigint[], _payloads text[] DEFAULT NULL,
+  _partition int DEFAULT NULL, _event_id text DEFAULT NULL, _producer text DEFAULT NULL,
+  _sequence bigint DEFAULT NULL, _epoch bigint DEFAULT 0, _revision bigint DEFAULT NULL,
+  _require_isr boolean DEFAULT false, _min_insync int DEFAULT 1, _event_types text[] DEFAULT NULL,
+  _metadata text[] DEFAULT NULL, _log_id bigint DEFAULT NULL)
+RETURNS pgcursus.append_events_result
+LANGUAGE sql AS $$
+  SELECT a.*
+    FROM (SELECT t.log_id, t.partition_count FROM pgcursus.topic_definition(_topic) t) t,
+         LATERAL (SELECT array_agg(convert_to(k, 'UTF8') ORDER BY n) AS keys,
+                         array_agg(convert_to(coalesce(_payloads[n], k || _versions[n]), 'UTF8')
+                                   ORDER BY n) AS payloads
+                    FROM unnest(_keys) WITH ORDINALITY u(k, n)) e,
+         LATERAL pgcursus.append_events(
+           coalesce(_log_id, t.log_id), _revision,
+           coalesce(_partition, pgcursus.partition_of_key(e.keys[1], t.partition_count)),
+           pgcursus.byte_count_of(e.payloads, e.keys), _require_isr, _min_insync, e.keys, _versions,
+           e.payloads, _event_types, NULL, _metadata,
+           CASE WHEN _event_id IS NOT NULL THEN ARRAY[_event_id] END,
+           CASE WHEN _event_id IS NOT NULL THEN ARRAY[encode(sha256(e.payloads[1]), 'hex')] END,
+           _producer, CASE WHEN _event_id IS NOT NULL THEN _epoch END, _sequence) a
+$$;
+
+-- What append_events() said, as 'appended base-last', or 'status value' of each event, or of the call.
+CREATE FUNCTION pg_temp.events_outcome(_result pgcursus.append_events_result) RETURNS text
+LANGUAGE sql AS $$
+  SELECT CASE WHEN (_result).status <> 0
+              THEN format('call %s %s/%s', (_result).status, (_result).current_value,
+                          (_result).expected_value)
+              WHEN (_result).event_statuses IS NULL
+              THEN format('appended %s-%s', (_result).base_offset, (_result).last_offset)
+              ELSE (SELECT string_agg(CASE s WHEN 0 THEN 'appended'
+                                             WHEN 1 THEN 'repeat of ' || v
+                                             WHEN 9 THEN 'conflict at ' || v
+                                             WHEN 10 THEN 'in partition ' || v
+                                             WHEN 11 THEN 'version taken'
+                                             WHEN 12 THEN 'event id taken'
+                                             WHEN 13 THEN 'original gone' END, ', ' ORDER BY n)
+                      FROM unnest((_result).event_statuses, (_result).event_values)
+                           WITH ORDINALITY e(s, v, n))
+         END
+$$;
+
+-- A stream as its events say it: '1:a1@0 2:a2@3', version, payload and offset.
+CREATE FUNCTION pg_temp.stream(_topic text, _key text) RETURNS text
+LANGUAGE sql AS $$
+  SELECT string_agg(format('%s:%s@%s', e.version, convert_from(e.payload, 'UTF8'), e."offset"), ' '
+                    ORDER BY e.version)
+    FROM pgcursus.read_stream(_topic, convert_to(_key, 'UTF8')) e
+$$;

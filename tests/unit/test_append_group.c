@@ -300,6 +300,165 @@ static void answers_that_make_no_sense_are_passed_over(void **state) {
   assert_false(group.rows[0].answered);
 }
 
+/* ---- events ---- */
+
+enum { EVENT_KEYS = 6, EVENT_VERSIONS, EVENT_IDS = 12, EVENT_PRODUCER = 14 };
+
+static struct append_item *add_event(int32_t partition, const char *key, int64_t version) {
+  struct log_record record = plain_record(key);
+  record.key = slice_text(key);
+  record.aggregate_version = version;
+  struct append_item *item = add(1, partition, row_of(&record, 1));
+  item->stream_key = slice_text(key);
+  return item;
+}
+
+static void events_of_different_streams_share_a_call(void **state) {
+  (void)state;
+  add_event(0, "a", 1);
+  add_event(0, "b", 7);
+  add_event(1, "c", 1);
+  add(1, 0, plain("no event"));
+  append_group_encode(&group, false, 2);
+  assert_int_equal(group.call_count, 3);
+  assert_int_equal(group.calls[0].statement, STATEMENT_APPEND);
+  assert_int_equal(group.calls[1].statement, STATEMENT_APPEND_EVENTS);
+  assert_int_equal(group.rows[1].item_count, 2);
+  assert_int_equal(group.rows[1].columns->record_count, 2);
+  static const int64_t want[] = {1, 1, 0, 4, 0, 2};
+  for (unsigned i = 0; i < EVENT_KEYS; i++) assert_int_equal(number(1, i), want[i]);
+  struct sent view = sent();
+  assert_slices(db_fixture_bytes(&view, 1, EVENT_VERSIONS),
+                buffer_slice(&group.rows[1].columns->arrays[COLUMN_AGGREGATE_VERSIONS]));
+  for (unsigned i = EVENT_IDS; i < APPEND_EVENT_PARAMETERS; i++) {
+    assert_true(db_fixture_is_null(&view, 1, i));
+  }
+  assert_int_equal(append_statements[STATEMENT_APPEND_EVENTS].parameter_count,
+                   APPEND_EVENT_PARAMETERS);
+}
+
+static void a_call_has_no_stream_twice_and_a_stream_keeps_its_order(void **state) {
+  (void)state;
+  uint64_t noise = 11;
+  static const char *const keys[] = {"a", "b", "cc", "dd", "eee"};
+  int64_t versions[5] = {0};
+  for (unsigned i = 0; i < 100; i++) {
+    uint64_t stream = noise_below(&noise, 5);
+    add_event(0, keys[stream], ++versions[stream]);
+  }
+  append_group_encode(&group, false, 1);
+  unsigned covered = 0;
+  memset(versions, 0, sizeof versions);
+  for (unsigned row = 0; row < group.row_count; row++) {
+    bool seen[5] = {false};
+    for (unsigned i = 0; i < group.rows[row].item_count; i++) {
+      const struct append_item *item = group.items[group.rows[row].first_item + i];
+      for (unsigned k = 0; k < 5; k++) {
+        if (!slice_equals(item->stream_key, slice_text(keys[k]))) continue;
+        assert_false(seen[k]);
+        seen[k] = true;
+        assert_int_equal(item->round, versions[k]++);
+      }
+      covered++;
+    }
+  }
+  assert_int_equal(covered, 100);
+}
+
+static void events_that_share_a_row_stay_small(void **state) {
+  (void)state;
+  char keys[100][4];
+  for (unsigned i = 0; i < 100; i++) {
+    snprintf(keys[i], sizeof keys[i], "k%02u", i);
+    struct log_record record = plain_record("");
+    static const uint8_t payload[200];
+    record.payload = slice_of(payload, sizeof payload);
+    record.key = slice_text(keys[i]);
+    add(1, 0, row_of(&record, 1))->stream_key = record.key;
+  }
+  append_group_encode(&group, false, 1);
+  assert_in_range(group.row_count, 14, 20);
+  for (unsigned i = 0; i < group.row_count; i++) {
+    assert_in_range(group.rows[i].columns->stored_bytes, 1, 1536);
+  }
+}
+
+static void an_event_with_an_identity_goes_alone(void **state) {
+  (void)state;
+  static const char *const keys[] = {"a", "b"};
+  for (unsigned i = 0; i < 2; i++) {
+    struct log_record record = plain_record("x");
+    record.key = slice_text(keys[i]);
+    record.aggregate_version = 1;
+    record.event_id = slice_text("id");
+    record.payload_digest = slice_text("digest");
+    record.producer_id = slice_text("p");
+    record.producer_epoch = 3;
+    record.sequence = 5;
+    add(1, 0, row_of(&record, 1))->stream_key = record.key;
+  }
+  append_group_encode(&group, false, 1);
+  assert_int_equal(group.call_count, 2);
+  struct sent view = sent();
+  assert_slice_text(db_fixture_bytes(&view, 0, EVENT_PRODUCER), "p");
+  assert_int_equal(number(0, EVENT_PRODUCER + 1), 3);
+  assert_int_equal(number(0, EVENT_PRODUCER + 2), 5);
+}
+
+/* An array as PostgreSQL sends it. */
+static void set_array(PGresult *result, int column, uint32_t size, const int64_t *values,
+                      unsigned count) {
+  struct buffer array = {0};
+  const uint32_t head[] = {1, 0, size == 4 ? 23 : 20, count, 1};
+  for (unsigned i = 0; i < 5; i++) buffer_append_u32(&array, head[i]);
+  for (unsigned i = 0; i < count; i++) {
+    buffer_append_u32(&array, size);
+    if (size == 4) {
+      buffer_append_u32(&array, (uint32_t)values[i]);
+    } else {
+      buffer_append_u64(&array, (uint64_t)values[i]);
+    }
+  }
+  db_fixture_set_bytes(result, 0, column, buffer_slice(&array));
+  buffer_release(&array);
+}
+
+static void events_have_answers_of_their_own(void **state) {
+  (void)state;
+  static const int64_t statuses[] = {0, 9, 10}, values[] = {0, 41, 7};
+  for (unsigned wrong = 0; wrong < 2; wrong++) {
+    add_event(0, "a", 1);
+    add_event(0, "b", 1);
+    add_event(0, "c", 1);
+    append_group_encode(&group, false, 1);
+    PGresult *result = db_fixture_result(9);
+    db_fixture_set_int4(result, 0, 0, 0);
+    set_array(result, 7, 4, statuses, wrong ? 2 : 3);
+    set_array(result, 8, 8, values, 3);
+    append_group_take_result(&group, 0, result);
+    PQclear(result);
+    assert_int_equal(group.rows[0].answered, !wrong);
+    for (unsigned i = 0; !wrong && i < 3; i++) {
+      assert_int_equal(group.rows[0].event_answers[i].status, statuses[i]);
+      assert_int_equal(group.rows[0].event_answers[i].value, values[i]);
+    }
+    append_group_reset(&group);
+  }
+}
+
+static void events_without_answers_share_their_rows(void **state) {
+  (void)state;
+  add_event(0, "a", 1);
+  append_group_encode(&group, false, 1);
+  PGresult *result = db_fixture_result(9);
+  db_fixture_set_int4(result, 0, 0, 2);
+  append_group_take_result(&group, 0, result);
+  PQclear(result);
+  assert_true(group.rows[0].answered);
+  assert_int_equal(group.rows[0].status, 2);
+  assert_null(group.rows[0].event_answers);
+}
+
 static void a_group_is_used_again(void **state) {
   (void)state;
   for (unsigned round = 0; round < 3; round++) {
@@ -328,6 +487,12 @@ int main(void) {
       cmocka_unit_test_teardown(standbys_are_looked_at_before_the_first_row, reset),
       cmocka_unit_test_teardown(answers_find_their_rows, reset),
       cmocka_unit_test_teardown(answers_that_make_no_sense_are_passed_over, reset),
+      cmocka_unit_test_teardown(events_of_different_streams_share_a_call, reset),
+      cmocka_unit_test_teardown(a_call_has_no_stream_twice_and_a_stream_keeps_its_order, reset),
+      cmocka_unit_test_teardown(events_that_share_a_row_stay_small, reset),
+      cmocka_unit_test_teardown(an_event_with_an_identity_goes_alone, reset),
+      cmocka_unit_test_teardown(events_have_answers_of_their_own, reset),
+      cmocka_unit_test_teardown(events_without_answers_share_their_rows, reset),
       cmocka_unit_test_teardown(a_group_is_used_again, reset),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

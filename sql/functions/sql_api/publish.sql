@@ -28,16 +28,10 @@ DECLARE
   _bytes     int;
   _result    append_result;
 BEGIN
-  _topic := topic_with_partition(publish.topic, publish.partition);
+  _topic := writable_topic(publish.topic, publish.partition);
   IF _topic.aggregate_replay THEN
     RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
       MESSAGE = format('topic %s takes events of its streams only', _topic.name);
-  END IF;
-  -- An ACL names principals of the protocol, and SQL roles are none.
-  IF _topic.auth_policy IN ('deny_write', 'acl') THEN
-    RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-      MESSAGE = format('the auth_policy %s of topic %s denies writing', _topic.auth_policy,
-                       _topic.name);
   END IF;
   IF publish.payload IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'payload must not be NULL';
@@ -45,11 +39,7 @@ BEGIN
   _bytes := octet_length(publish.payload) + coalesce(octet_length(publish.key), 0)
             + coalesce(octet_length(publish.event_type), 0)
             + coalesce(octet_length(publish.metadata), 0);
-  -- A reader gets a record in one frame of at most 64 MiB; what is left is for the rest of it.
-  IF _bytes > 66060288 THEN
-    RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-      MESSAGE = 'a record may have at most 66060288 bytes';
-  END IF;
+  PERFORM check_record_size(_bytes);
 
   _partition := publish.partition;
   IF _partition IS NULL AND _topic.partitioner = 'hash_key' AND publish.key <> '' THEN
