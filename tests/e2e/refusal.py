@@ -50,7 +50,6 @@ CLASSES = {
         "aggregate_publish_requires_append_stream broker_error init_producer_failed transaction_begin_failed "
         "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed "
         "alter_topic_config_failed delete_topic_failed truncate_topic_failed register_group_failed coordinator_error "
-        "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed "
         "aggregate_partition_mismatch aggregate_proof_identity_conflict aggregate_proof_proof_unavailable "
         "aggregate_proof_retention_gap aggregate_proof_sequence_gap aggregate_proof_unavailable "
         "aggregate_range_identity_conflict aggregate_range_incomplete aggregate_range_retention_gap "
