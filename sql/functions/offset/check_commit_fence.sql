@@ -12,7 +12,8 @@
 --
 -- What it finds stays true until the caller's transaction ends: the caller holds the group's advisory
 -- lock, shared (group_lock_key). Above READ COMMITTED the snapshot may be older than the lock, hence
--- the row lock there.
+-- the row lock there; such a caller should have taken it before the advisory lock, or it may deadlock
+-- with whoever changes the group.
 CREATE OR REPLACE FUNCTION pgcursus.check_commit_fence(
   _group text, _topic text, _member text, _generation bigint, _partitions int[],
   _registration_epoch bigint DEFAULT NULL)

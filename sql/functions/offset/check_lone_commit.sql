@@ -1,9 +1,10 @@
 -- check_lone_commit: may somebody who is no member commit offsets of a topic for this group?
 --
--- Arguments: _group   a registered group, whose advisory lock the caller holds; _topic.
+-- Arguments: _group   a registered group, whose advisory lock the caller holds and, above READ COMMITTED,
+--              its row lock; _topic.
 -- Returns:   as check_commit_fence(): topic_not_assigned_to_group, group_in_use while the group has
 --            members, else what offsets are stored under.
--- Errors:    serialization_failure above READ COMMITTED when the group has just changed.
+-- Errors:    none.
 -- Tables:    group_definitions, group_members, topic_definitions (read).
 CREATE OR REPLACE FUNCTION pgcursus.check_lone_commit(_group text, _topic text)
 RETURNS pgcursus.commit_fence
@@ -14,8 +15,7 @@ DECLARE
   _current group_definitions;
   _fence   commit_fence;
 BEGIN
-  -- The row lock matters above READ COMMITTED, where the snapshot may be older than the advisory lock.
-  SELECT g.* INTO _current FROM group_definitions g WHERE g.name = _group FOR SHARE;
+  SELECT g.* INTO _current FROM group_definitions g WHERE g.name = _group;
   _fence.group_id := _current.group_id;
   _fence.registration_epoch := _current.registration_epoch;
   SELECT t.log_id INTO _fence.log_id FROM topic_definitions t WHERE t.name = _topic;

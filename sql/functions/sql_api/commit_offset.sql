@@ -43,7 +43,13 @@ BEGIN
       MESSAGE = 'member and generation go together';
   END IF;
 
-  PERFORM FROM group_definitions g WHERE g.name = commit_offset."group" AND g.registered;
+  -- The row before the advisory lock, in the order of all others. Above READ COMMITTED it must be locked, as the
+  -- snapshot may be older than the wait for the advisory lock.
+  IF current_setting('transaction_isolation') = 'read committed' THEN
+    PERFORM FROM group_definitions g WHERE g.name = commit_offset."group" AND g.registered;
+  ELSE
+    PERFORM FROM group_definitions g WHERE g.name = commit_offset."group" AND g.registered FOR SHARE;
+  END IF;
   IF NOT FOUND AND commit_offset.member IS NULL THEN
     _current := lock_group(commit_offset."group");
     IF _current.registered IS NOT TRUE THEN

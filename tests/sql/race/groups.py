@@ -105,6 +105,23 @@ with Session() as first, Session() as second, Session() as third, Session() as o
     second.run("ROLLBACK")
     equal(committed(0, "snap"), "", "nothing_was_stored")
 
+    # Row and advisory lock are taken in one order everywhere.
+    psql("SELECT pgcursus.commit_offset('sql', 't', 0, 1)")
+    for isolation in ("READ COMMITTED", "SERIALIZABLE"):
+        second.run("BEGIN")
+        second.run("SELECT FROM pgcursus.lock_group('sql')")
+        first.run(f"BEGIN ISOLATION LEVEL {isolation}")
+        first.send("SELECT pgcursus.commit_offset('sql', 't', 0, 2)")
+        if isolation == "SERIALIZABLE":
+            ok(wait_until_blocked(observer, first), "above_read_committed_a_commit_waits_for_the_row")
+        else:
+            ok("being rebalanced" in first.answer(), "a_commit_does_not_wait_for_a_rebalance_of_its_group")
+            first.run("ROLLBACK")
+        second.run("ROLLBACK")
+        if isolation == "SERIALIZABLE":
+            equal(first.answer(), "", "and_goes_on")
+            first.run("COMMIT")
+
     # Two that commit for one partition: the greater one stays.
     first.run("BEGIN")
     psql(join("z", "lone"))
