@@ -336,11 +336,13 @@ def test_joins_that_disconnect_leave_no_ghosts(start_broker, database):
     broker = start_broker(database, consumer_session_timeout_ms=1000, consumer_heartbeat_check_ms=200)
     with broker.client() as client:
         client.call("CREATE", topic="t", partitions=4)
+        client.call("REGISTER_GROUP", group="g", topic="t")
         for number in range(60):
             with broker.client() as short:
                 short.send("JOIN_GROUP", dict(group="g", member=f"m{number}", topic="t"))
-        wait_until(lambda: client.call("GROUP_STATUS", group="g").json["member_count"] == 0,
-                   within=20 * SLOWNESS, what="expiry of the ghosts")
+        status = lambda: client.call("GROUP_STATUS", group="g").json
+        wait_until(lambda: status()["generation"] > 30, within=20 * SLOWNESS, what="the joins")
+        wait_until(lambda: status()["member_count"] == 0, within=20 * SLOWNESS, what="expiry of the ghosts")
 
 
 # ---- several nodes --------------------------------------------------------------------------------
