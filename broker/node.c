@@ -17,12 +17,15 @@
 #include "base/worker.h"
 #include "cluster/heartbeats.h"
 #include "cluster/housekeeping.h"
+#include "cluster/nodes.h"
 #include "cluster/users.h"
 #include "crs2/crs2.h"
+#include "crs2/stream.h"
 #include "db/control.h"
 #include "db/health.h"
 #include "db/listen.h"
 #include "http/http.h"
+#include "log/announce.h"
 #include "log/append.h"
 #include "log/commits.h"
 #include "log/committed.h"
@@ -58,10 +61,12 @@ struct node {
   struct control *queries;
   struct topics *topics;
   struct users *users;
+  struct announce *announce;
   struct append *append;
   struct commits *commits;
   struct committed *committed;
   struct heartbeats *heartbeats;
+  struct nodes *nodes;
   struct read_pool *reads;
   struct listen *listen;
   struct housekeeping *housekeeping;
@@ -106,13 +111,18 @@ static void topic_changed(struct node *node, struct slice name) {
 static void on_notify(void *owner, const char *channel, const char *payload) {
   struct node *node = owner;
   const char *rest;
-  if (strcmp(channel, "pgcursus_control") != 0) return;
+  if (strcmp(channel, ANNOUNCE_APPEND_CHANNEL) == 0) announce_receive(node->announce, payload);
+  if (strcmp(channel, ANNOUNCE_CONTROL_CHANNEL) != 0) return;
   if ((rest = after_word(payload, "topic ")) != NULL) {
     topic_changed(node, slice_text(rest));
   } else if ((rest = after_word(payload, "log ")) != NULL) {
     wake_signal_log(node->wake, strtoll(rest, NULL, 10)); /* it is no topic's any more */
   } else if ((rest = after_word(payload, "group ")) != NULL) {
     heartbeats_forget_group(node->heartbeats, slice_text(rest));
+  } else if (after_word(payload, STREAM_ANNOUNCEMENT) != NULL) {
+    streams_receive(&node->crs2, payload);
+  } else if (strcmp(payload, "nodes") == 0) {
+    nodes_refresh(node->nodes);
   } else if (strcmp(payload, "users") == 0 && node->config->enable_sasl) {
     users_read_table(node->users);
   }
@@ -328,12 +338,44 @@ static void open_control(struct node *node) {
   node->listen = listen_open(&listen_options);
 }
 
+static void open_nodes(struct node *node) {
+  const struct config *config = node->config;
+  const struct nodes_options options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = node->database,
+      .application_name = node->application_name,
+      .node_id = node->node_id,
+      .address = node->advertised,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+  };
+  node->nodes = nodes_open(&options);
+}
+
+static bool has_listeners(void *owner) {
+  struct node *node = owner;
+  return nodes_has_others(node->nodes);
+}
+
 static void open_log(struct node *node) {
   const struct config *config = node->config;
   node->cache = tail_cache_create(config->tail_cache_bytes);
   node->health.on_loss = on_session_loss;
   node->health.owner = node;
   node->wake = wake_create();
+  const struct announce_options announce_options = {
+      .loop = node->loop,
+      .connect_workers = node->connect_workers,
+      .conninfo = node->database,
+      .application_name = node->application_name,
+      .wake = node->wake,
+      .connect_timeout_ms = config->database_connect_timeout_ms,
+      .retry_max_ms = config->database_retry_max_ms,
+      .has_listeners = has_listeners,
+      .owner = node,
+  };
+  node->announce = announce_open(&announce_options);
   const struct append_options append_options = {
       .loop = node->loop,
       .connect_workers = node->connect_workers,
@@ -342,7 +384,7 @@ static void open_log(struct node *node) {
       .application_name = node->application_name,
       .health = &node->health,
       .cache = node->cache,
-      .wake = node->wake,
+      .announce = node->announce,
       .lanes = config->append_lanes,
       .group_max_bytes = config->append_group_max_bytes,
       .group_max_items = config->append_group_max_items,
@@ -425,6 +467,7 @@ static void open_groups(struct node *node) {
 static void open_front_end(struct node *node) {
   node->crs2 = (struct crs2){.loop = node->loop,
                              .config = node->config,
+                             .announce = node->announce,
                              .append = node->append,
                              .commits = node->commits,
                              .committed = node->committed,
@@ -432,6 +475,7 @@ static void open_front_end(struct node *node) {
                              .control = node->control,
                              .transactions = node->transactions,
                              .queries = node->queries,
+                             .nodes = node->nodes,
                              .reads = node->reads,
                              .topics = node->topics,
                              .users = node->users,
@@ -495,6 +539,7 @@ struct node *node_open(struct ev_loop *loop, struct config *config) {
   choose_advertised(node);
   snprintf(node->application_name, sizeof node->application_name, "pgcursus %s", node->node_id);
   open_control(node);
+  open_nodes(node);
   open_log(node);
   open_groups(node);
   open_housekeeping(node);
@@ -535,7 +580,8 @@ static void on_drain_tick(struct ev_loop *loop, ev_timer *timer, int events) {
   struct node *node = timer->data;
   (void)events;
   bool overdue = clock_monotonic_us() > node->drain_deadline_us;
-  if (!crs2_is_idle(&node->crs2) && !overdue) return;
+  bool is_done = crs2_is_idle(&node->crs2) && nodes_has_left(node->nodes);
+  if (!is_done && !overdue) return;
   if (overdue) log_event(LOG_WARN, "some requests did not finish in time to stop", NULL);
   ev_timer_stop(loop, timer);
   ev_break(loop, EVBREAK_ALL);
@@ -546,6 +592,7 @@ void node_drain(struct node *node) {
   log_event(LOG_INFO, "stopping", NULL);
   node->draining = true;
   node->drain_deadline_us = clock_monotonic_us() + node->config->drain_timeout_ms * 1000;
+  nodes_leave(node->nodes);
   listener_stop(node->listener);
   crs2_drain(&node->crs2);
   ev_timer_init(&node->drain_timer, on_drain_tick, 0., DRAIN_POLL_SECONDS);
@@ -569,6 +616,8 @@ void node_close(struct node *node) {
   if (node->append) append_close(node->append);
   if (node->commits) commits_close(node->commits);
   if (node->committed) committed_close(node->committed);
+  if (node->announce) announce_close(node->announce);
+  if (node->nodes) nodes_close(node->nodes);
   if (node->reads) read_pool_close(node->reads);
   if (node->housekeeping) housekeeping_close(node->housekeeping);
   if (node->listen) listen_close(node->listen);

@@ -35,15 +35,23 @@ TO pgcursus_broker;
 
 GRANT EXECUTE ON FUNCTION pgcursus.login_users TO pgcursus_broker;
 
+GRANT EXECUTE ON FUNCTION
+  pgcursus.register_node, pgcursus.unregister_node, pgcursus.registered_nodes,
+  pgcursus.cluster_state, pgcursus.cluster_partitions, pgcursus.elect_leader
+TO pgcursus_broker;
+
 -- Steps of housekeeping.
 GRANT EXECUTE ON FUNCTION
   pgcursus.remove_old_logs, pgcursus.expire_group_members, pgcursus.trim_offset_commits,
-  pgcursus.abort_overdue_transactions
+  pgcursus.abort_overdue_transactions, pgcursus.note_lost_nodes
 TO pgcursus_broker;
 
 GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records,
-  pgcursus.groups, pgcursus.group_lag, pgcursus.transactions, pgcursus.streams TO pgcursus_reader;
+  pgcursus.groups, pgcursus.group_lag, pgcursus.transactions, pgcursus.streams,
+  pgcursus.nodes TO pgcursus_reader;
 GRANT EXECUTE ON FUNCTION pgcursus.read, pgcursus.read_stream TO pgcursus_reader;
+-- The view nodes calls it.
+GRANT EXECUTE ON FUNCTION pgcursus.registered_nodes TO pgcursus_reader;
 
 GRANT EXECUTE ON FUNCTION pgcursus.publish, pgcursus.commit_offset, pgcursus.append_stream
 TO pgcursus_writer;

@@ -21,6 +21,10 @@ const struct housekeeping_task housekeeping_tasks[] = {
     {.name = "overdue_transactions",
      .statement = "SELECT done, more FROM pgcursus.abort_overdue_transactions(200)",
      .interval = SETTING(transaction_check_interval_ms)},
+    {.name = "lost_nodes",
+     .statement = "SELECT done, more FROM pgcursus.note_lost_nodes($1)",
+     .interval = SETTING(removal_check_interval_ms),
+     .parameters = {SETTING(node_expiration_ms)}},
 };
 
 const unsigned housekeeping_task_count = sizeof housekeeping_tasks / sizeof *housekeeping_tasks;

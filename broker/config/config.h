@@ -145,6 +145,7 @@ struct config {
 
   /* Cluster, topics, durability */
   bool enabled_distribution;
+  int64_t node_expiration_ms; /* how long a node that died is still shown */
   int64_t default_replication_factor;
   int64_t min_insync_replicas;
   int64_t max_topics;

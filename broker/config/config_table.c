@@ -122,6 +122,8 @@ const struct config_setting config_settings[] = {
 
     BOOLEAN("Cluster and topics", enabled_distribution, "true",
             "answer the cluster commands; false gives the reference's standalone errors"),
+    INTEGER(NULL, node_expiration_ms, "3600000", 1, MAX_MS,
+            "ms for which a node that died is still listed as inactive"),
     INTEGER(NULL, default_replication_factor, "3", 1, INT_MAX, "CREATE default"),
     INTEGER(NULL, min_insync_replicas, "1", 1, INT_MAX, "replicas needed for acks=all"),
     INTEGER(NULL, max_topics, "10000", 1, INT_MAX, "topics"),

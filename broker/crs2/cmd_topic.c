@@ -3,11 +3,13 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include "cluster/nodes.h"
 #include "crs2/call.h"
 #include "crs2/commands.h"
 #include "crs2/crs2.h"
 #include "crs2/fields.h"
 #include "crs2/handlers.h"
+#include "crs2/leaders.h"
 #include "crs2/session.h"
 #include "db/control.h"
 #include "log/topics.h"
@@ -146,19 +148,35 @@ static struct json_object *definition_json(const struct topic *topic) {
   return definition;
 }
 
-static struct json_object *nodes_json(const struct crs2 *crs2) {
-  struct json_object *nodes = json_object_new_array();
-  json_object_array_add(nodes, json_object_new_string(crs2->node_id));
-  return nodes;
+/* Every registered node is a replica of every partition; those that are alive are in sync. A node
+ * without distribution is alone. */
+static struct json_object *nodes_json(const struct crs2 *crs2, bool only_alive) {
+  struct json_object *list = json_object_new_array();
+  size_t count = 0;
+  const struct node_entry *nodes =
+      crs2->config->enabled_distribution ? nodes_list(crs2->nodes, &count) : NULL;
+  for (size_t i = 0; i < count; i++) {
+    if (only_alive && !nodes[i].is_alive) continue;
+    json_object_array_add(list, json_object_new_string(nodes[i].id));
+  }
+  if (count == 0) json_object_array_add(list, json_object_new_string(crs2->node_id));
+  return list;
+}
+
+static const char *leader_address(const struct crs2 *crs2, const PGresult *rows, int row) {
+  return leader_of_partition(crs2, db_get_bytes(rows, row, TOPIC_NAME),
+                             db_get_int4(rows, row, TOPIC_PARTITION),
+                             db_get_bytes(rows, row, TOPIC_PREFERRED_NODE))
+      .address;
 }
 
 static struct json_object *partition_json(const struct crs2 *crs2, const PGresult *rows, int row) {
   int64_t end = db_get_int8(rows, row, TOPIC_END_OFFSET);
   struct json_object *partition = json_object_new_object();
   add_number(partition, "id", db_get_int4(rows, row, TOPIC_PARTITION));
-  add_text(partition, "leader", crs2->advertised);
-  json_object_object_add(partition, "replicas", nodes_json(crs2));
-  json_object_object_add(partition, "isr", nodes_json(crs2));
+  add_text(partition, "leader", leader_address(crs2, rows, row));
+  json_object_object_add(partition, "replicas", nodes_json(crs2, false));
+  json_object_object_add(partition, "isr", nodes_json(crs2, true));
   add_number(partition, "leo", end);
   add_number(partition, "hwm", end);
   return partition;
@@ -200,12 +218,13 @@ void handle_describe(struct call *call) {
 static void append_csv(struct buffer *out, const PGresult *rows, const struct crs2 *crs2) {
   buffer_append_text(out, " leaders=");
   for (int row = 0; row < PQntuples(rows); row++) {
-    buffer_append_format(out, "%s%s", row ? "," : "", crs2->advertised);
+    buffer_append_format(out, "%s%s", row ? "," : "", leader_address(crs2, rows, row));
   }
   buffer_append_text(out, " epochs=");
   for (int row = 0; row < PQntuples(rows); row++) {
-    buffer_append_format(out, "%s%lld", row ? "," : "",
-                         (long long)db_get_int8(rows, row, TOPIC_LEADER_EPOCH));
+    int64_t epoch =
+        crs2->config->enabled_distribution ? db_get_int8(rows, row, TOPIC_LEADER_EPOCH) : 0;
+    buffer_append_format(out, "%s%lld", row ? "," : "", (long long)epoch);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 
+struct announce;
 struct append;
 struct commits;
 struct committed;
@@ -16,6 +17,7 @@ struct ev_loop;
 struct heartbeats;
 struct memory_budget;
 struct metric;
+struct nodes;
 struct read_pool;
 struct session;
 struct topics;
@@ -26,6 +28,7 @@ struct worker_pool;
 struct crs2 {
   struct ev_loop *loop;
   const struct config *config; /* the one in force; replaced on reload */
+  struct announce *announce;
   struct append *append;
   struct commits *commits;
   struct committed *committed;
@@ -33,6 +36,7 @@ struct crs2 {
   struct heartbeats *heartbeats;
   struct control *transactions; /* for the functions of transactions: READ COMMITTED */
   struct control *queries; /* large reads */
+  struct nodes *nodes;
   struct read_pool *reads;
   struct topics *topics;
   struct users *users;

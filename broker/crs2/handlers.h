@@ -35,6 +35,11 @@ bool publish_acks_are_none(struct slice acks, bool is_batch);
 /* cmd_consume.c */
 void handle_consume(struct call *call);
 
+/* cmd_cluster.c */
+void handle_cluster_status(struct call *call);
+void handle_list_cluster(struct call *call);
+void handle_elect_leader(struct call *call);
+
 /* cmd_stream.c */
 void handle_stream(struct call *call);
 

@@ -18,12 +18,16 @@
 #include "crs2/crs2.h"
 #include "crs2/session.h"
 #include "crs2/wire/frame.h"
+#include "log/announce.h"
 #include "log/read.h"
 #include "log/wake.h"
 
 #define KEEPALIVE_US 5000000
 #define RETRY_SECONDS 0.5
 #define CLOSE_GRACE_MS 250
+
+/* A stream whose own announcement is not heard by then begins without. */
+#define ANNOUNCED_WITHIN_US 500000
 
 /* A frame's size; the lesser one while requests hold half of the memory budget. */
 #define FRAME_BYTES (256u << 10)
@@ -46,6 +50,9 @@ struct stream {
   int32_t partition;
   int64_t max_records;
   bool is_uncommitted;
+  uint64_t serial;
+  bool is_announced; /* what other nodes announce from now on is newer; nothing is sent before */
+  int64_t begun_at_us;
 
   int64_t offset;      /* the next to deliver; STREAM_FROM_LATEST until the first read */
   int64_t next_offset; /* the same once the frame being built has left */
@@ -267,6 +274,8 @@ static bool take_bounds(struct stream *stream, const struct read_result *result)
     return false;
   }
   stream->seen_end = result->end_offset;
+  /* The announcement was wrong, or a fail-over has lost what it announced. */
+  if (stream->known_end <= stream->asked_end) stream->known_end = stream->seen_end;
   stream->is_stable = stream->offset <= boundary(stream, result) || stream->is_uncommitted;
   return true;
 }
@@ -354,7 +363,10 @@ static void keep_waiting(struct stream *stream) {
 static void go_on(struct stream *stream) {
   if (stream->session == NULL) return;
   keep_waiting(stream);
-  if (stream->reading || stream->building || stream->writing || stream->must_retry) return;
+  if (stream->reading || stream->building || stream->writing || stream->must_retry ||
+      !stream->is_announced) {
+    return;
+  }
   bool has_news = stream->known_end > stream->seen_end || stream->log_changed;
   if (!stream->caught_up || has_news) start_reading(stream);
 }
@@ -377,6 +389,7 @@ static void arm_timer(struct stream *stream, bool is_writing) {
   int64_t due = now + (timeout_us < KEEPALIVE_US ? timeout_us : KEEPALIVE_US);
   if (!is_writing && stream->sent_at_us + KEEPALIVE_US < due)
     due = stream->sent_at_us + KEEPALIVE_US;
+  if (!stream->is_announced) due = stream->begun_at_us + ANNOUNCED_WITHIN_US;
   double seconds = due > now ? (double)(due - now) / 1e6 : 0.;
   ev_timer_stop(stream->crs2->loop, &stream->timer);
   ev_timer_set(&stream->timer, seconds, 0.);
@@ -398,23 +411,63 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events) {
   if (pending == 0 && now - stream->sent_at_us >= KEEPALIVE_US) send_keepalive(stream);
   if (stream->session == NULL) return;
   arm_timer(stream, pending > 0);
-  if (stream->must_retry) {
-    stream->must_retry = false;
-    go_on(stream);
-  }
+  bool is_held = stream->must_retry || !stream->is_announced;
+  stream->must_retry = false;
+  if (now - stream->begun_at_us >= ANNOUNCED_WITHIN_US) stream->is_announced = true;
+  if (is_held) go_on(stream);
 }
 
 /* ------------------------------------------------------------------ beginning */
 
-static bool slice_is(struct slice slice, const char *text) {
-  return slice.length == strlen(text) && memcmp(slice.data, text, slice.length) == 0;
-}
-
 static void close_older(struct crs2 *crs2, const struct stream_options *options) {
   struct stream *stream, *next;
   DL_FOREACH_SAFE(crs2->streams, stream, next) {
-    if (stream->partition == options->partition && slice_is(options->topic, stream->topic) &&
-        slice_is(options->group, stream->group)) {
+    if (stream->partition == options->partition &&
+        slice_equals_text(options->topic, stream->topic) &&
+        slice_equals_text(options->group, stream->group)) {
+      close_stream(stream, "removed");
+    }
+  }
+}
+
+/* Other nodes close theirs. When nobody hears it there is nothing to wait for. */
+static void announce_stream(struct stream *stream) {
+  static uint64_t last_serial;
+  stream->serial = ++last_serial;
+  struct buffer text = {0};
+  buffer_append_format(&text, STREAM_ANNOUNCEMENT "%s %llu %d %s %s",
+                       announce_sender(stream->crs2->announce), (unsigned long long)stream->serial,
+                       stream->partition, stream->topic, stream->group);
+  buffer_append_u8(&text, 0);
+  stream->is_announced = !announce_control(stream->crs2->announce, (const char *)text.data);
+  buffer_release(&text);
+}
+
+/* The next word of a text of words with one blank between them. */
+static struct slice take_word(const char **text) {
+  size_t length = strcspn(*text, " ");
+  struct slice word = slice_of(*text, length);
+  *text += length + ((*text)[length] == ' ');
+  return word;
+}
+
+void streams_receive(struct crs2 *crs2, const char *payload) {
+  const char *text = payload + sizeof STREAM_ANNOUNCEMENT - 1;
+  struct slice sender = take_word(&text);
+  uint64_t serial = strtoull(text, NULL, 10);
+  take_word(&text);
+  long partition = strtol(text, NULL, 10);
+  take_word(&text);
+  struct slice topic = take_word(&text), group = take_word(&text);
+  bool is_own = slice_equals_text(sender, announce_sender(crs2->announce));
+  struct stream *stream, *next;
+  DL_FOREACH_SAFE(crs2->streams, stream, next) {
+    if (is_own) {
+      if (stream->serial != serial) continue;
+      stream->is_announced = true;
+      go_on(stream);
+    } else if (stream->is_announced && stream->partition == partition &&
+               slice_equals_text(topic, stream->topic) && slice_equals_text(group, stream->group)) {
       close_stream(stream, "removed");
     }
   }
@@ -453,11 +506,12 @@ void stream_begin(struct call *call, const struct stream_options *options) {
   stream->max_records = options->max_records;
   stream->is_uncommitted = options->is_uncommitted;
   stream->offset = options->offset;
-  stream->sent_at_us = stream->progress_at_us = clock_monotonic_us();
+  stream->begun_at_us = stream->sent_at_us = stream->progress_at_us = clock_monotonic_us();
   ev_timer_init(&stream->timer, on_timer, 0., 0.);
   stream->timer.data = stream;
   DL_APPEND(crs2->streams, stream);
   crs2->stream_count++;
+  announce_stream(stream);
   arm_timer(stream, false);
   /* The read is only queued here, so the stream may be closed by what follows. */
   go_on(stream);
@@ -469,7 +523,7 @@ void streams_note_commit(struct crs2 *crs2, struct slice group, int64_t log_id, 
   struct stream *stream;
   DL_FOREACH(crs2->streams, stream) {
     if (stream->log_id != log_id || stream->partition != partition) continue;
-    if (stream->offset < next_offset && slice_is(group, stream->group)) {
+    if (stream->offset < next_offset && slice_equals_text(group, stream->group)) {
       stream->offset = next_offset;
       stream->is_stable = false;
     }

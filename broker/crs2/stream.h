@@ -34,6 +34,13 @@ void stream_begin(struct call *call, const struct stream_options *options);
 /* Streams of this node that are open. */
 unsigned stream_open_count(const struct crs2 *crs2);
 
+/* A payload of the control channel that begins with STREAM_ANNOUNCEMENT: some node has accepted a
+ * stream. A stream of the same topic, partition and group that was accepted before is closed as
+ * removed. Notifications come in one order everywhere, this node's own among them, so of two
+ * accepted at once every node keeps the same. */
+#define STREAM_ANNOUNCEMENT "stream "
+void streams_receive(struct crs2 *crs2, const char *payload);
+
 /* The group has committed `next_offset`: its stream, if it is not that far, goes on from there. */
 void streams_note_commit(struct crs2 *crs2, struct slice group, int64_t log_id, int32_t partition,
                          int64_t next_offset);

@@ -26,6 +26,7 @@ static const Oid fetch_offset_types[] = {DB_TEXT, DB_TEXT, DB_INT4};
 static const Oid describe_types[] = {DB_TEXT, DB_INT4};
 
 #define ASSIGNMENT_COLUMNS "group_id, generation, member_id, is_subscription, topic, partition"
+static const Oid elect_leader_types[] = {DB_TEXT, DB_INT4, DB_TEXT, DB_TEXT, DB_INT8};
 
 #define TRANSACTION_COLUMNS                                                                     \
   "refusal, refusal_fields, more, producer_id, producer_epoch, state, messages, participants, " \
@@ -62,11 +63,12 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
     [CONTROL_TOPIC_DEFINITION] = {"topic_definition",
                                   "SELECT " TOPIC_COLUMNS " FROM pgcursus.topic_definition($1)",
                                   COUNT(text_type), text_type},
-    [CONTROL_DESCRIBE_TOPIC] = {"describe_topic",
-                                "SELECT " TOPIC_COLUMNS
-                                ", partition, leader_epoch, earliest_offset, end_offset"
-                                " FROM pgcursus.describe_topic($1,$2)",
-                                COUNT(describe_types), describe_types},
+    [CONTROL_DESCRIBE_TOPIC] =
+        {"describe_topic",
+         "SELECT " TOPIC_COLUMNS
+         ", partition, leader_epoch, earliest_offset, end_offset, preferred_node"
+         " FROM pgcursus.describe_topic($1,$2)",
+         COUNT(describe_types), describe_types},
     [CONTROL_LOGIN_USERS] = {"login_users",
                              "SELECT principal, permissions, salt, iterations, hash"
                              " FROM pgcursus.login_users()",
@@ -163,6 +165,21 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                  ", range_count, sequences, offsets, event_ids, event_types, "
                                  "payloads FROM pgcursus.aggregate_range($1,$2,$3,$4,$5,$6,$7)",
                                  COUNT(range_types), range_types},
+    [CONTROL_REGISTERED_NODES] = {"registered_nodes",
+                                  "SELECT node_id, address, started_at, last_seen, is_alive"
+                                  " FROM pgcursus.registered_nodes()",
+                                  0, NULL},
+    [CONTROL_CLUSTER_STATE] = {"cluster_state",
+                               "SELECT wal_position, leader FROM pgcursus.cluster_state()", 0,
+                               NULL},
+    [CONTROL_CLUSTER_PARTITIONS] = {"cluster_partitions",
+                                    "SELECT topic, partition, leader_epoch, preferred_node, "
+                                    "end_offset FROM pgcursus.cluster_partitions()",
+                                    0, NULL},
+    [CONTROL_ELECT_LEADER] = {"elect_leader",
+                              "SELECT previous_leader, leader, leader_epoch, changed"
+                              " FROM pgcursus.elect_leader($1,$2,$3,$4,$5)",
+                              COUNT(elect_leader_types), elect_leader_types},
 };
 
 const bool control_runs_read_committed[CONTROL_STATEMENT_COUNT] = {

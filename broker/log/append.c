@@ -15,9 +15,9 @@
 #include "base/turn.h"
 #include "db/connection.h"
 #include "db/health.h"
+#include "log/announce.h"
 #include "log/append_group.h"
 #include "log/tail_cache.h"
-#include "log/wake.h"
 
 #define GROUP_MAX_PARTITIONS 256u /* keeps the shared lock table far from full */
 #define SWEEP_INTERVAL 0.1        /* seconds between looks at deadlines, while anything queues */
@@ -193,7 +193,7 @@ static void publish_row(struct lane *lane, const struct append_row *row,
     tail_cache_insert(append->options.cache, batch);
     log_batch_release(batch);
   }
-  wake_signal(append->options.wake, item->log_id, item->partition, row->last_offset + 1);
+  announce_end(append->options.announce, item->log_id, item->partition, row->last_offset + 1);
 }
 
 /* The items of one row got consecutive offsets in their order. */

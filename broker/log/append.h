@@ -15,11 +15,11 @@
 #include "base/slice.h"
 #include "log/columns.h"
 
+struct announce;
 struct append;
 struct db_health;
 struct ev_loop;
 struct tail_cache;
-struct wake;
 struct worker_pool;
 
 enum append_status {
@@ -110,7 +110,7 @@ struct append_options {
   const char *application_name;
   struct db_health *health;
   struct tail_cache *cache;
-  struct wake *wake;
+  struct announce *announce;
   unsigned lanes; /* of each kind */
   size_t group_max_bytes;
   unsigned group_max_items;

@@ -16,7 +16,8 @@
 --                                or a transactional id, likewise (transaction_lock_key): shared by appends
 --                                to its transaction, exclusive for what changes its epoch or state.
 --   Taken in the order: transactional ids, groups, partitions; several of a kind by their keys.
--- The two-integer key space is separate: (1885823843, 1) migrating, (1885823843, 2) housekeeping.
+-- The two-integer key space is separate: (1885823843, 1) migrating, (1885823843, 2) housekeeping,
+-- (1885823844, lock_key) a node that is alive (node_registrations).
 
 CREATE SEQUENCE pgcursus.log_ids AS bigint MAXVALUE 140737488355327;  -- 47 bits: see the lock key
 

@@ -14,6 +14,7 @@ CLASSES = {
         "invalid_replication_factor invalid_retention_bytes invalid_retention_hours invalid_schema_version "
         "invalid_seq_num invalid_if_exists invalid_expected_revision missing_expected_revision "
         "missing_min_in_sync_replicas invalid_topic_name invalid_topic_policy invalid_wait_ms missing_message "
+        "missing_broker distribution_not_enabled distribution_required "
         "missing_producer_id missing_topic unknown_command missing_transactional_id "
         "invalid_transactional_id invalid_transaction_result invalid_txn_offsets transaction_not_open "
         "fetch_batch_too_large fetch_wait_too_large missing_group missing_member missing_generation "
@@ -36,7 +37,7 @@ CLASSES = {
     "conflict": (
         "OFFSET_OUT_OF_RANGE topic_delete_blocked topic_truncate_blocked topic_revision_conflict "
         "producer_reinitialization_required transaction_aborted transaction_already_committed transaction_not_abortable "
-        "topic_not_assigned_to_group offset_regression "
+        "topic_not_assigned_to_group offset_regression leader_election_rejected "
         "aggregate_identity_conflict snapshot_version_exceeds_stream version_conflict"
     ),
     "fencing": (

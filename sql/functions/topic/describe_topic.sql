@@ -12,12 +12,12 @@ RETURNS TABLE (
   event_sourcing boolean, aggregate_replay boolean, min_in_sync_replicas int, cleanup_policy text,
   retention_hours bigint, retention_bytes bigint, partitioner text, auth_policy text,
   read_acl text, write_acl text, revision bigint, lifecycle_epoch bigint,
-  partition int, leader_epoch bigint, earliest_offset bigint, end_offset bigint)
+  partition int, leader_epoch bigint, earliest_offset bigint, end_offset bigint, preferred_node text)
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
   SELECT t.*, p.partition, p.leader_epoch, p.earliest_offset,
-         coalesce(last_batch.last_offset + 1, p.end_offset)
+         coalesce(last_batch.last_offset + 1, p.end_offset), p.preferred_node
     FROM topic_definition(describe_topic._topic) t
     LEFT JOIN partition_states p
       ON p.log_id = t.log_id
