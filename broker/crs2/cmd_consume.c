@@ -37,6 +37,7 @@ struct source {
   struct committed_request committed;
   int64_t start;                 /* where reading begins */
   uint64_t requested;            /* the same as the client is told */
+  int64_t known_end;             /* the log's, as a wake-up told it; 0: not known */
   int64_t reached;               /* how far this round has read; -1: not at all */
   unsigned first_part, end_part; /* of the answer */
 };
@@ -330,6 +331,7 @@ static void read_current(struct consume *consume) {
       .max_records = consume->max_records - (int64_t)consume->answer.records,
       .max_bytes = consume_answer_room(&consume->answer, consume->call->crs2->budget),
       .committed = !consume->is_uncommitted,
+      .known_end = consume->sources[consume->current].known_end,
       .deadline_us = consume->call->deadline_us,
       .on_done = on_read,
   };
@@ -343,6 +345,8 @@ static void on_wake(struct wake_waiter *waiter) {
   struct source *source = (struct source *)waiter;
   struct consume *consume = source->consume;
   consume->woken = true;
+  /* What is announced and cached needs no query; a log that changed is asked about. */
+  source->known_end = waiter->end_offset < INT64_MAX ? waiter->end_offset : 0;
   if (!consume->reading) go_on(consume);
 }
 

@@ -51,7 +51,8 @@ struct crs2 {
   unsigned session_count;
   unsigned calls_in_progress; /* also of clients that have gone */
   struct stream *streams;     /* list of accepted ones */
-  unsigned stream_count;      /* of those, and of ended ones that wait for a read in flight */
+  unsigned open_stream_count; /* of those */
+  unsigned stream_count;      /* likewise, with ended ones that wait for a read in flight */
   bool draining;
   struct metric *requests_total;
   struct metric *request_seconds;

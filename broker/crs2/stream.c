@@ -58,9 +58,10 @@ struct stream {
   int64_t next_offset; /* the same once the frame being built has left */
   int64_t seen_end;    /* the log's end as last read */
   int64_t known_end;   /* ... as last announced */
-  bool is_stable;      /* nothing below `offset` is undecided */
-  bool caught_up;      /* the last read left nothing to deliver */
-  bool log_changed;    /* announced, and no answer of PostgreSQL's since */
+
+  bool has_bounds;  /* PostgreSQL has told them once */
+  bool caught_up;   /* the last read left nothing to deliver */
+  bool log_changed; /* announced, and no answer of PostgreSQL's since */
   bool must_retry;
 
   bool reading, building, writing;
@@ -98,6 +99,7 @@ static void detach(struct stream *stream) {
   wake_remove(stream->crs2->wake, &stream->waiter);
   ev_timer_stop(stream->crs2->loop, &stream->timer);
   DL_DELETE(stream->crs2->streams, stream);
+  stream->crs2->open_stream_count--;
 }
 
 static const char *encode(const struct stream *stream, enum frame_status status,
@@ -257,7 +259,9 @@ static void take_batches(struct stream *stream, const struct read_result *result
     position = batch->last_offset + 1;
   }
   /* Nothing is stored from here to the boundary: those offsets were removed. */
-  if (result->bounds_known && result->batch_count == 0 && position < limit) position = limit;
+  bool is_hole =
+      result->bounds_known && result->batch_count == 0 && position == stream->read.offset;
+  if (is_hole && position < limit) position = limit;
   stream->next_offset = position;
   stream->caught_up = position >= (result->bounds_known ? limit : stream->asked_end);
 }
@@ -276,7 +280,7 @@ static bool take_bounds(struct stream *stream, const struct read_result *result)
   stream->seen_end = result->end_offset;
   /* The announcement was wrong, or a fail-over has lost what it announced. */
   if (stream->known_end <= stream->asked_end) stream->known_end = stream->seen_end;
-  stream->is_stable = stream->offset <= boundary(stream, result) || stream->is_uncommitted;
+  stream->has_bounds = true;
   return true;
 }
 
@@ -287,6 +291,7 @@ static void read_failed(struct stream *stream, const struct read_result *result)
     fail(stream, result->reason);
   } else {
     stream->must_retry = true;
+    stream->log_changed = true; /* perhaps */
     ev_timer_stop(stream->crs2->loop, &stream->timer);
     ev_timer_set(&stream->timer, RETRY_SECONDS, 0.);
     ev_timer_start(stream->crs2->loop, &stream->timer);
@@ -320,7 +325,7 @@ static void start_reading(struct stream *stream) {
   consume_answer_init(&stream->answer, stream->max_records);
   stream->answer.max_bytes = frame_bytes(crs2);
   /* A log that may have changed is asked about; else what is known and cached needs no query. */
-  bool needs_bounds = !stream->is_stable || stream->log_changed;
+  bool needs_bounds = !stream->has_bounds || stream->log_changed;
   stream->log_changed = false;
   stream->asked_end = stream->known_end > stream->seen_end ? stream->known_end : stream->seen_end;
   stream->read = (struct read_request){
@@ -481,10 +486,7 @@ static char *copy_slice(struct slice slice) {
 }
 
 unsigned stream_open_count(const struct crs2 *crs2) {
-  struct stream *stream;
-  unsigned count = 0;
-  DL_COUNT(crs2->streams, stream, count);
-  return count;
+  return crs2->open_stream_count;
 }
 
 void stream_begin(struct call *call, const struct stream_options *options) {
@@ -510,6 +512,7 @@ void stream_begin(struct call *call, const struct stream_options *options) {
   ev_timer_init(&stream->timer, on_timer, 0., 0.);
   stream->timer.data = stream;
   DL_APPEND(crs2->streams, stream);
+  crs2->open_stream_count++;
   crs2->stream_count++;
   announce_stream(stream);
   arm_timer(stream, false);
@@ -525,7 +528,6 @@ void streams_note_commit(struct crs2 *crs2, struct slice group, int64_t log_id, 
     if (stream->log_id != log_id || stream->partition != partition) continue;
     if (stream->offset < next_offset && slice_equals_text(group, stream->group)) {
       stream->offset = next_offset;
-      stream->is_stable = false;
     }
   }
 }

@@ -7,7 +7,7 @@
 #include "crs2/fields.h"
 #include "crs2/handlers.h"
 #include "db/array.h"
-#include "log/wake.h"
+#include "log/announce.h"
 
 /* ------------------------------------------------------------------ fields */
 
@@ -64,7 +64,7 @@ static void wake_readers(const struct txn *txn, const PGresult *rows) {
     int64_t log_id = db_array_next_int8(&logs);
     int32_t partition = db_array_next_int4(&partitions);
     int64_t end = db_array_next_int8(&ends);
-    wake_signal(txn->call->crs2->wake, log_id, partition, txn->is_repeated ? INT64_MAX : end);
+    announce_end(txn->call->crs2->announce, log_id, partition, txn->is_repeated ? INT64_MAX : end);
   }
 }
 
