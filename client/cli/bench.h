@@ -9,7 +9,7 @@
 struct bench_options {
   const char *topic, *acks;
   int64_t partitions, connections, batch, size, records, seconds, pipeline, rate;
-  bool keyed, idempotent, verify, json, end_to_end;
+  bool keyed, idempotent, verify, json, end_to_end, event_sourcing;
 };
 
 /* A request in flight. */

@@ -65,9 +65,10 @@ static int create_topic(struct bench *bench, struct pgcursus *client) {
   const struct cli_field fields[] = {
       {"topic", bench->options.topic},
       {"partitions", bench->options.partitions > 0 ? partitions : NULL},
+      {"event_sourcing", bench->options.event_sourcing ? "true" : NULL},
   };
   struct pgcursus_reply reply;
-  return cli_report(client, cli_call(client, "CREATE", fields, 2, &reply));
+  return cli_report(client, cli_call(client, "CREATE", fields, 3, &reply));
 }
 
 int bench_prepare_topic(struct bench *bench, bool create) {

@@ -130,10 +130,13 @@ int cmd_user_list(struct cli *cli, int argc, char **argv);
 int cmd_stream_append(struct cli *cli, int argc, char **argv);
 int cmd_stream_read(struct cli *cli, int argc, char **argv);
 int cmd_stream_version(struct cli *cli, int argc, char **argv);
+int cmd_stream_snapshot(struct cli *cli, int argc, char **argv);
+int cmd_stream_prove(struct cli *cli, int argc, char **argv);
 int cmd_raw(struct cli *cli, int argc, char **argv);
 int cmd_ping(struct cli *cli, int argc, char **argv);
 int cmd_bench_publish(struct cli *cli, int argc, char **argv);
 int cmd_bench_consume(struct cli *cli, int argc, char **argv);
 int cmd_bench_latency(struct cli *cli, int argc, char **argv);
+int cmd_bench_append_stream(struct cli *cli, int argc, char **argv);
 
 #endif

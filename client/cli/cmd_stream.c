@@ -4,10 +4,36 @@
 #include <string.h>
 
 #include "cli.h"
+#include "format.h"
+#include "stream_answer.h"
 
 struct append_options {
-  const char *version, *event_type, *schema_version, *metadata, *event_id, *producer_id, *sequence;
+  const char *version, *event_type, *schema_version, *metadata, *event_id, *producer_id, *sequence,
+      *epoch;
+  bool json;
 };
+
+#define JSON_OPTION(target) \
+  { 'j', "json", NULL, OPTION_FLAG, (target), 0, 0, "Print JSON." }
+
+static int print_ok(struct pgcursus *client, struct pgcursus_reply *reply, bool json) {
+  if (!json) return cli_print_answer(client, reply);
+  stream_print_ok_json(stdout, reply->payload);
+  return cli_finish_output();
+}
+
+/* Connects, calls, prints: for the commands whose answer is one "OK ...". */
+static int run_ok(struct cli *cli, const char *command, const struct cli_field *fields,
+                  size_t count, bool json) {
+  int status;
+  struct pgcursus *client = cli_connect(cli, &status);
+  if (!client) return status;
+  struct pgcursus_reply reply;
+  status = cli_report(client, cli_call(client, command, fields, count, &reply));
+  if (status == EXIT_DONE) status = print_ok(client, &reply, json);
+  pgcursus_close(client);
+  return status;
+}
 
 /* All of stdin. The caller frees it; NULL when it cannot be read. */
 static char *read_standard_input(size_t *length) {
@@ -52,9 +78,10 @@ static enum pgcursus_result call_append(struct pgcursus *client, const char *top
       {"event_id", values->event_id},
       {"producerId", values->producer_id},
       {"seqNum", values->sequence},
+      {"epoch", values->epoch},
       {"metadata", values->metadata},
   };
-  struct pgcursus_field fields[10];
+  struct pgcursus_field fields[11];
   size_t count = 0;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     if (!texts[i].value) continue;
@@ -79,7 +106,7 @@ static int append_event(struct cli *cli, const char *topic, const char *key,
   if (status == EXIT_DONE) {
     status = cli_report(client, call_append(client, topic, key, values, message, &reply));
   }
-  if (status == EXIT_DONE) status = cli_print_answer(client, &reply);
+  if (status == EXIT_DONE) status = print_ok(client, &reply, values->json);
   pgcursus_close(client);
   return status;
 }
@@ -101,6 +128,9 @@ int cmd_stream_append(struct cli *cli, int argc, char **argv) {
        "The producer (topics with aggregate replay)."},
       {0, "sequence", "N", OPTION_TEXT, &values.sequence, 0, 0,
        "The producer's sequence number (topics with aggregate replay)."},
+      {0, "epoch", "N", OPTION_TEXT, &values.epoch, 0, 0,
+       "The producer's epoch (topics with aggregate replay). Default: 0."},
+      JSON_OPTION(&values.json),
   };
   struct option_usage usage = {
       .command = "stream append",
@@ -125,38 +155,126 @@ int cmd_stream_append(struct cli *cli, int argc, char **argv) {
   return status;
 }
 
+/* A line for the envelope, then a line an event. */
+static int print_stream_json(struct pgcursus *client, struct pgcursus_reply *reply) {
+  static const char failure[] = "\"status\":\"ERROR\"";
+  struct pgcursus_bytes envelope = reply->payload;
+  if (memmem(envelope.data, envelope.length < 200 ? envelope.length : 200, failure,
+             sizeof failure - 1)) {
+    return cli_print_answer(client, reply);
+  }
+  printf("%.*s\n", (int)envelope.length, (const char *)envelope.data);
+  int status = cli_report(client, pgcursus_receive(client, reply));
+  struct pgcursus_batch batch;
+  if (status == EXIT_DONE) status = cli_report(client, pgcursus_read_batch(client, reply, &batch));
+  for (size_t i = 0; status == EXIT_DONE && i < batch.record_count; i++) {
+    format_record_json(stdout, batch.topic, batch.partition, &batch.records[i]);
+  }
+  return status == EXIT_DONE ? cli_finish_output() : status;
+}
+
+static int read_stream(struct cli *cli, const struct cli_field *fields, size_t count, bool json) {
+  int status;
+  struct pgcursus *client = cli_connect(cli, &status);
+  if (!client) return status;
+  struct pgcursus_reply reply;
+  status = cli_report(client, cli_call(client, "READ_STREAM", fields, count, &reply));
+  if (status == EXIT_DONE) {
+    status = json ? print_stream_json(client, &reply) : cli_print_answer(client, &reply);
+  }
+  pgcursus_close(client);
+  return status;
+}
+
 int cmd_stream_read(struct cli *cli, int argc, char **argv) {
   const char *from = NULL;
   const char *maximum = NULL;
+  bool json = false;
   const struct option_spec options[] = {
       {0, "from-version", "N", OPTION_TEXT, &from, 0, 0, "The first version wanted. Default: 1."},
       {'n', "max-events", "N", OPTION_TEXT, &maximum, 0, 0, "A page of at most N events."},
+      JSON_OPTION(&json),
   };
   struct option_usage usage = {
       .command = "stream read",
       .synopsis = "TOPIC KEY [options]",
       .description =
           "Prints the stream of aggregate KEY: a line of JSON, with the snapshot if there is one "
-          "that helps, and a listing of the events after it.",
+          "that helps, and a listing of the events after it; with --json a line of JSON each.",
+      .options = options,
+      .option_count = sizeof options / sizeof *options,
+  };
+  int words, status;
+  if (!cli_parse(cli, usage, argc, argv, 2, 2, &words, &status)) return status;
+  const struct cli_field fields[] = {
+      {"topic", argv[0]}, {"key", argv[1]}, {"from_version", from}, {"max_events", maximum}};
+  return read_stream(cli, fields, 4, json);
+}
+
+int cmd_stream_version(struct cli *cli, int argc, char **argv) {
+  bool json = false;
+  const struct option_spec options[] = {JSON_OPTION(&json)};
+  struct option_usage usage = {
+      .command = "stream version",
+      .synopsis = "TOPIC KEY",
+      .description =
+          "Prints the version of aggregate KEY: the number of its last event, 0 when it has none.",
+      .options = options,
+      .option_count = 1,
+  };
+  int words, status;
+  if (!cli_parse(cli, usage, argc, argv, 2, 2, &words, &status)) return status;
+  const struct cli_field fields[] = {{"topic", argv[0]}, {"key", argv[1]}};
+  return run_ok(cli, "STREAM_VERSION", fields, 2, json);
+}
+
+int cmd_stream_snapshot(struct cli *cli, int argc, char **argv) {
+  const char *version = NULL;
+  bool json = false;
+  const struct option_spec options[] = {
+      {0, "version", "N", OPTION_TEXT, &version, 0, 0,
+       "The last event that the snapshot PAYLOAD covers."},
+      JSON_OPTION(&json),
+  };
+  struct option_usage usage = {
+      .command = "stream snapshot",
+      .synopsis = "TOPIC KEY [PAYLOAD --version N] [options]",
+      .description = "Prints the snapshot of aggregate KEY, or saves PAYLOAD as its snapshot.",
+      .options = options,
+      .option_count = 2,
+  };
+  int words, status;
+  if (!cli_parse(cli, usage, argc, argv, 2, 3, &words, &status)) return status;
+  if ((words == 3) != (version != NULL)) {
+    return cli_complain("stream snapshot: a PAYLOAD and its --version go together");
+  }
+  const struct cli_field fields[] = {{"topic", argv[0]},
+                                     {"key", argv[1]},
+                                     {"version", version},
+                                     {"message", words == 3 ? argv[2] : NULL}};
+  return run_ok(cli, words == 3 ? "SAVE_SNAPSHOT" : "READ_SNAPSHOT", fields, 4, json);
+}
+
+int cmd_stream_prove(struct cli *cli, int argc, char **argv) {
+  const char *expected = NULL;
+  bool json = false;
+  const struct option_spec options[] = {
+      {0, "expected-last-sequence", "N", OPTION_TEXT, &expected, 0, 0,
+       "The sequence that the last event must have."},
+      JSON_OPTION(&json),
+  };
+  struct option_usage usage = {
+      .command = "stream prove",
+      .synopsis = "TOPIC KEY [options]",
+      .description =
+          "Proves from the retained log that the events of aggregate KEY are complete (topics with "
+          "aggregate replay). Exit status 1 when they are not; the reason is on stderr.",
       .options = options,
       .option_count = 2,
   };
   int words, status;
   if (!cli_parse(cli, usage, argc, argv, 2, 2, &words, &status)) return status;
   const struct cli_field fields[] = {
-      {"topic", argv[0]}, {"key", argv[1]}, {"from_version", from}, {"max_events", maximum}};
-  return cli_run_simple(cli, "READ_STREAM", fields, 4);
-}
-
-int cmd_stream_version(struct cli *cli, int argc, char **argv) {
-  struct option_usage usage = {
-      .command = "stream version",
-      .synopsis = "TOPIC KEY",
-      .description =
-          "Prints the version of aggregate KEY: the number of its last event, 0 when it has none.",
-  };
-  int words, status;
-  if (!cli_parse(cli, usage, argc, argv, 2, 2, &words, &status)) return status;
-  const struct cli_field fields[] = {{"topic", argv[0]}, {"key", argv[1]}};
-  return cli_run_simple(cli, "STREAM_VERSION", fields, 2);
+      {"topic", argv[0]}, {"match_id", argv[1]}, {"expected_last_sequence", expected}};
+  return run_ok(cli, "AGGREGATE_REPLAY_PROOF", fields, 3, json);
 }

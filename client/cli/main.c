@@ -23,6 +23,8 @@ const struct cli_command cli_commands[] = {
     {"stream", "append", "append an event to an aggregate's stream", cmd_stream_append},
     {"stream", "read", "print an aggregate's events", cmd_stream_read},
     {"stream", "version", "show an aggregate's version", cmd_stream_version},
+    {"stream", "snapshot", "show or save an aggregate's snapshot", cmd_stream_snapshot},
+    {"stream", "prove", "prove that an aggregate's events are complete", cmd_stream_prove},
     {"user", "add", "add a user to the table in the database", cmd_user_add},
     {"user", "remove", "remove a user from the table", cmd_user_remove},
     {"user", "list", "list the users of the table, one a line", cmd_user_list},
@@ -30,6 +32,7 @@ const struct cli_command cli_commands[] = {
     {"bench", "publish", "measure publishing", cmd_bench_publish},
     {"bench", "consume", "measure consuming", cmd_bench_consume},
     {"bench", "latency", "measure single publishes at a fixed rate", cmd_bench_latency},
+    {"bench", "append-stream", "measure appending events to streams", cmd_bench_append_stream},
     {NULL, "ping", "measure one round trip", cmd_ping},
     {NULL, NULL, NULL, NULL},
 };
