@@ -23,6 +23,7 @@
 #include "log/read.h"
 #include "log/topics.h"
 #include "log/wake.h"
+#include "net/budget.h"
 
 #define MAX_WAIT_MS 30000
 #define MAX_PATTERN_BYTES 256
@@ -66,6 +67,8 @@ struct consume {
   unsigned current;    /* source being read */
   int64_t next_offset; /* of that source */
   unsigned stale_rounds;
+  size_t request_bytes; /* of the memory budget, for the request itself */
+  size_t promised;      /* likewise, to the read on its way */
   bool reading;
   bool woken; /* since this round began */
   bool cancelled;
@@ -176,7 +179,8 @@ static void answer(struct consume *consume) {
   struct call *call = consume->call;
   note_deliveries(consume);
   settle(consume);
-  call_set_charge(call, call->charged + 2 * consume->answer.bytes);
+  /* The batches, and the frame that is made of them. */
+  call_set_charge(call, consume->request_bytes + 2 * consume->answer.bytes);
   call_reply_built(call, consume->answer.bytes, build_answer, answer_built);
 }
 
@@ -286,9 +290,18 @@ static int64_t visible_end(const struct consume *consume, const struct read_resu
   return consume->is_uncommitted ? result->end_offset : result->stable_offset;
 }
 
+/* What a read may bring counts from now on, or all who read at once would be given the same free
+ * memory. What has come is charged. */
+static void promise(struct consume *consume, size_t bytes) {
+  struct memory_budget *budget = consume->call->crs2->budget;
+  budget->promised += bytes - consume->promised;
+  consume->promised = bytes;
+}
+
 static void on_read(struct read_request *request, const struct read_result *result) {
   struct consume *consume = (struct consume *)((char *)request - offsetof(struct consume, read));
   consume->reading = false;
+  promise(consume, 0);
   if (result->status == READ_STALE) {
     read_stale(consume);
     return;
@@ -306,6 +319,7 @@ static void on_read(struct read_request *request, const struct read_result *resu
                        consume->is_uncommitted);
     consume->next_offset = result->batches[i]->last_offset + 1;
   }
+  call_set_charge(consume->call, consume->request_bytes + consume->answer.bytes);
   struct source *source = &consume->sources[consume->current];
   source->reached = consume->next_offset;
   source->end_part = consume->answer.part_count;
@@ -324,12 +338,14 @@ static void on_read(struct read_request *request, const struct read_result *resu
 
 static void read_current(struct consume *consume) {
   struct topic *topic = consume->sources[consume->current].topic;
+  int64_t room = consume_answer_room(&consume->answer, consume->call->crs2->budget);
+  promise(consume, (size_t)room);
   consume->read = (struct read_request){
       .log_id = topic->log_id,
       .partition = (int32_t)consume->partition,
       .offset = consume->next_offset,
       .max_records = consume->max_records - (int64_t)consume->answer.records,
-      .max_bytes = consume_answer_room(&consume->answer, consume->call->crs2->budget),
+      .max_bytes = room,
       .committed = !consume->is_uncommitted,
       .known_end = consume->sources[consume->current].known_end,
       .deadline_us = consume->call->deadline_us,
@@ -596,6 +612,7 @@ void handle_consume(struct call *call) {
   struct consume *consume = arena_allocate_zeroed(&call->arena, sizeof *consume);
   int64_t wait_ms;
   consume->call = call;
+  consume->request_bytes = call->charged;
   call->state = consume;
   struct read_fields fields;
   if (!check_presence(call) || !read_fields_parse(call, &fields) || !read_wait(call, &wait_ms)) {

@@ -60,7 +60,7 @@ bool consume_answer_is_full(const struct consume_answer *answer, int64_t max_rec
 int64_t consume_answer_room(const struct consume_answer *answer,
                             const struct memory_budget *budget) {
   int64_t room = (int64_t)ANSWER_MAX_BYTES - (int64_t)answer->bytes;
-  int64_t free_bytes = (int64_t)budget->limit - (int64_t)budget->used;
+  int64_t free_bytes = (int64_t)memory_budget_free(budget);
   if (room > free_bytes / 4) room = free_bytes / 4;
   return room > ANSWER_MIN_BYTES ? room : ANSWER_MIN_BYTES;
 }

@@ -3,8 +3,9 @@
  * Small requests go on: up to the read-ahead every connection may read. A connection in the middle
  * of a larger frame waits in a queue, and only the one at its head reads, so that memory grows by
  * one frame at a time and there is always progress. A head that sends nothing for a second is cut
- * off: it would keep the others waiting for as long as it likes. When memory has been given back,
- * all go on.
+ * off: it would keep the others waiting for as long as it likes. So is a peer that for a second has
+ * taken nothing of more output than the high-water mark: it would keep memory from all others. When
+ * memory has been given back, all go on.
  *
  * Time spent waiting here does not count against the front end's deadline. */
 #include <utlist.h>
@@ -105,4 +106,40 @@ void admission_on_stall(struct ev_loop *loop, ev_timer *timer, int revents) {
     return;
   }
   connection_close(context->queue, "request memory exhausted by a stalled frame");
+}
+
+void admission_note_full(struct connection *connection, bool is_full) {
+  struct net_context *context = connection->context;
+  if (is_full == connection->in_full_list) return;
+  connection->in_full_list = is_full;
+  if (!is_full) {
+    DL_DELETE2(context->full, connection, full_prev, full_next);
+    return;
+  }
+  DL_APPEND2(context->full, connection, full_prev, full_next);
+  if (!ev_is_active(&context->full_check)) ev_timer_again(context->loop, &context->full_check);
+}
+
+/* The one to cut off next, or NULL. */
+static struct connection *find_stalled_output(const struct net_context *context) {
+  struct connection *connection;
+  if (!memory_budget_is_over(context->budget)) return NULL;
+  int64_t since = clock_monotonic_us() - STALL_LIMIT_US;
+  DL_FOREACH2(context->full, connection, full_next) {
+    if (connection_output_is_full(connection) && connection->write_progress_us <= since) {
+      return connection;
+    }
+  }
+  return NULL;
+}
+
+/* One after the other, until memory is enough. */
+void admission_on_full_check(struct ev_loop *loop, ev_timer *timer, int revents) {
+  (void)revents;
+  struct net_context *context = timer->data;
+  struct connection *connection;
+  while ((connection = find_stalled_output(context)) != NULL) {
+    connection_close(connection, "request memory exhausted by output that is not taken");
+  }
+  if (!context->full) ev_timer_stop(loop, timer);
 }

@@ -15,12 +15,20 @@ struct memory_budget {
   size_t limit; /* bytes */
   size_t used;
   size_t peak;
+  size_t promised; /* may still be charged by reads on their way: nobody waits for it, but who asks
+                    * how much is free counts it as used */
   void (*on_relief)(struct memory_budget *budget); /* called when use falls below the limit again */
   void *owner;
 };
 
 void memory_budget_charge(struct memory_budget *budget, size_t bytes);
 void memory_budget_release(struct memory_budget *budget, size_t bytes);
+
+/* What is neither used nor promised. */
+static inline size_t memory_budget_free(const struct memory_budget *budget) {
+  size_t taken = budget->used + budget->promised;
+  return taken < budget->limit ? budget->limit - taken : 0;
+}
 
 static inline bool memory_budget_is_over(const struct memory_budget *budget) {
   return budget->used > budget->limit;

@@ -231,6 +231,7 @@ void connection_close(struct connection *connection, const char *reason) {
   ev_io_stop(loop, &connection->watcher);
   ev_timer_stop(loop, &connection->timer);
   admission_leave(connection);
+  admission_note_full(connection, false);
   list_as_unread(connection, false);
   connection_drop_input(connection);
   connection_drop_output(connection);

@@ -142,13 +142,16 @@ void connection_flush(struct connection *connection) {
   }
   if (connection->output_first) {
     if (written || !connection->write_deadline_us) {
-      connection->write_deadline_us = clock_monotonic_us() + connection->write_timeout_us;
+      connection->write_progress_us = clock_monotonic_us();
+      connection->write_deadline_us = connection->write_progress_us + connection->write_timeout_us;
       connection_arm_timer(connection);
     }
+    admission_note_full(connection, true);
     connection_update_watcher(connection);
     return;
   }
   connection->write_deadline_us = 0;
+  admission_note_full(connection, false);
   if (connection->state == CONNECTION_CLOSING) {
     close_gently(connection);
     return;

@@ -25,6 +25,7 @@ enum {
   OUTPUT_HIGH_WATER = 256 << 10, /* connection_output_is_full() above this */
   STALL_LIMIT_US = 1000000, /* silence allowed to the frame that goes on while memory is short */
   HANGUP_CHECK_SECONDS = 1, /* how often sockets that are not read are asked whether they live */
+  FULL_CHECK_MS = 250,      /* how often full sockets are looked at */
 };
 
 enum connection_state {
@@ -84,7 +85,8 @@ struct connection {
   int64_t timer_due_us;
   int64_t write_timeout_us;
   int64_t deadline_us; /* the owner's, or the end of the grace of CONNECTION_CLOSING; 0 = none */
-  int64_t write_deadline_us;
+  int64_t write_deadline_us; /* the socket is full; 0 = it is not */
+  int64_t write_progress_us; /* when it last took something */
   const char *close_reason;
 
   struct connection *turn_next;
@@ -93,6 +95,8 @@ struct connection {
   int64_t paused_since_us;                      /* 0 = not paused */
   struct connection *unread_prev, *unread_next; /* the socket is not watched for input */
   bool in_unread_list;
+  struct connection *full_prev, *full_next; /* the socket takes no more output for now */
+  bool in_full_list;
 
   /* The listener's. */
   struct connection *list_prev, *list_next;
@@ -118,6 +122,9 @@ struct net_context {
 
   struct connection *unread;
   ev_timer hangup_check;
+
+  struct connection *full; /* longest waiting first */
+  ev_timer full_check;
 };
 
 /* context.c */
@@ -183,5 +190,8 @@ bool admission_is_paused(const struct connection *connection);
 void admission_note_progress(struct connection *connection);
 void admission_on_relief(struct memory_budget *budget);
 void admission_on_stall(struct ev_loop *loop, ev_timer *timer, int revents);
+/* The socket has become full, or takes output again. */
+void admission_note_full(struct connection *connection, bool is_full);
+void admission_on_full_check(struct ev_loop *loop, ev_timer *timer, int revents);
 
 #endif

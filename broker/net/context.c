@@ -124,6 +124,8 @@ struct net_context *net_context_acquire(struct ev_loop *loop, struct memory_budg
   context->stall.data = context;
   ev_timer_init(&context->hangup_check, on_hangup_check, 0., HANGUP_CHECK_SECONDS);
   context->hangup_check.data = context;
+  ev_timer_init(&context->full_check, admission_on_full_check, 0., FULL_CHECK_MS / 1000.0);
+  context->full_check.data = context;
   return context;
 }
 
@@ -140,6 +142,7 @@ void net_context_release(struct net_context *context) {
   ev_idle_stop(context->loop, &context->wake);
   ev_timer_stop(context->loop, &context->stall);
   ev_timer_stop(context->loop, &context->hangup_check);
+  ev_timer_stop(context->loop, &context->full_check);
   context->budget->owner = NULL;
   context->budget->on_relief = NULL;
   free(context->scratch);

@@ -381,6 +381,32 @@ def test_large_frames_wait_their_turn_under_a_small_budget(start_broker, databas
     assert sorted(answers) == list(range(6))
 
 
+def test_clients_that_never_read_their_answers_cost_bounded_memory(start_broker, database):
+    limit, size, count = 32 << 20, 512 << 10, 40
+    broker = start_broker(database, request_memory_bytes=limit, tail_cache_bytes=0)
+    with broker.client() as client:
+        client.call("CREATE", topic="t", partitions=1)
+        for _ in range(64):
+            client.publish("t", b"r" * size)
+        before = broker.resident_bytes()
+        greedy = [broker.client() for _ in range(count)]
+        for one in greedy:
+            one.send("CONSUME", dict(topic="t", partition=0, offset=0, member="m", batch=64))
+        most, deadline = 0, time.monotonic() + 4
+        while time.monotonic() < deadline:
+            most = max(most, broker.resident_bytes() - before)
+            time.sleep(0.02)
+        records = client.consume("t").records
+        assert records and records[0].payload == b"r" * size
+        if not SANITIZED:
+            assert most < 8 * limit, f"{most >> 20} MiB held with a budget of {limit >> 20}"
+        used = "pgcursus_request_memory_bytes"
+        wait_until(lambda: broker.metric(used) <= limit, 10, what="memory given back")
+        for one in greedy:
+            one.close()
+        wait_until(lambda: broker.metric(used) == 0, 10, what="all memory given back")
+
+
 # ---- signals --------------------------------------------------------------------------------------
 
 

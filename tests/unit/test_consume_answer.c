@@ -271,6 +271,10 @@ static void room_shrinks_with_the_budget_but_never_to_nothing(void **state) {
   assert_in_range(most, 60 * MIB, FRAME_MAX_PAYLOAD);
   budget.used = 900u * MIB;
   assert_int_equal(consume_answer_room(&answer, &budget), 31 * MIB);
+  budget.used = 100u * MIB;
+  budget.promised = 800u * MIB; /* what others are reading counts before it has come */
+  assert_int_equal(consume_answer_room(&answer, &budget), 31 * MIB);
+  budget.promised = 0;
   budget.used = 2048u * MIB;
   assert_int_equal(consume_answer_room(&answer, &budget), MIB);
   budget.used = 0;

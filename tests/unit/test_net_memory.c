@@ -223,6 +223,78 @@ static void queued_output_counts(void **state) {
   close(fd);
 }
 
+/* Queues that much output on a connection whose client reads nothing, until the socket is full. */
+static int connect_and_stuff(struct front **front, size_t length) {
+  int fd = net_fixture_connect(fixture, front);
+  struct buffer block = {0};
+  memset(buffer_extend(&block, length), 'x', length);
+  connection_write((*front)->connection, &block);
+  net_fixture_run(fixture, 20);
+  return fd;
+}
+
+enum { MORE_THAN_SOCKETS_HOLD = 32 << 20 };
+
+static void output_that_is_not_taken_is_cut_off_while_memory_is_short(void **state) {
+  (void)state;
+  struct front *front;
+  int fd = connect_and_stuff(&front, MORE_THAN_SOCKETS_HOLD);
+  assert_true(memory_budget_is_over(&fixture->budget));
+  net_fixture_run(fixture, 500);
+  assert_int_equal(front->closes, 0);
+  net_fixture_run_until(fixture, &front->closes, 1);
+  assert_string_equal(front->reason, "request memory exhausted by output that is not taken");
+  assert_int_equal(fixture->budget.used, 0);
+  close(fd);
+}
+
+static void only_as_many_are_cut_off_as_memory_needs(void **state) {
+  (void)state;
+  struct front *first, *second;
+  fixture->budget.limit = MORE_THAN_SOCKETS_HOLD;
+  int fd1 = connect_and_stuff(&first, MORE_THAN_SOCKETS_HOLD);
+  net_fixture_run(fixture, 1500); /* there is memory enough: it may wait */
+  assert_int_equal(first->closes, 0);
+  int fd2 = connect_and_stuff(&second, MORE_THAN_SOCKETS_HOLD);
+  net_fixture_run_until(fixture, &first->closes, 1);
+  net_fixture_run(fixture, 1500);
+  assert_int_equal(second->closes, 0);
+  close(fd1);
+  close(fd2);
+}
+
+static void output_that_is_taken_slowly_goes_on(void **state) {
+  (void)state;
+  struct front *front;
+  uint8_t *room = memory_allocate(4 << 20);
+  int fd = connect_and_stuff(&front, MORE_THAN_SOCKETS_HOLD);
+  for (int i = 0; i < 5; i++) {
+    net_fixture_run(fixture, 400);
+    assert_int_equal(net_fixture_receive(fixture, fd, room, 4 << 20), 4 << 20);
+  }
+  assert_int_equal(front->closes, 0);
+  close(fd);
+  free(room);
+}
+
+static void a_little_output_may_wait_though_memory_is_short(void **state) {
+  (void)state;
+  struct front *front;
+  uint8_t *room = memory_allocate(MORE_THAN_SOCKETS_HOLD);
+  fixture->budget.limit = 2 * MORE_THAN_SOCKETS_HOLD;
+  int fd = connect_and_stuff(&front, MORE_THAN_SOCKETS_HOLD);
+  size_t pending = connection_output_pending(front->connection);
+  size_t excess = pending > 200000 ? pending - 200000 : 0;
+  assert_int_equal(net_fixture_receive(fixture, fd, room, excess), excess);
+  net_fixture_run(fixture, 20);
+  assert_false(connection_output_is_full(front->connection));
+  fixture->budget.limit = 1;
+  net_fixture_run(fixture, 1600);
+  assert_int_equal(front->closes, 0);
+  close(fd);
+  free(room);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
   const struct CMUnitTest tests[] = {
@@ -236,6 +308,10 @@ int main(void) {
       CASE(time_spent_waiting_for_memory_is_not_the_owners),
       CASE(a_waiting_connection_that_closes_leaves_the_queue),
       CASE(queued_output_counts),
+      CASE(output_that_is_not_taken_is_cut_off_while_memory_is_short),
+      CASE(only_as_many_are_cut_off_as_memory_needs),
+      CASE(output_that_is_taken_slowly_goes_on),
+      CASE(a_little_output_may_wait_though_memory_is_short),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
