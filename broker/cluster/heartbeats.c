@@ -15,7 +15,7 @@
 #include "db/connection.h"
 #include "db/health.h"
 
-#define WRITE_SECONDS 1.0 /* overdue_before() in SQL allows for this delay */
+#define WRITE_SECONDS 1.0 /* overdue_before() in SQL allows for twice this delay */
 
 struct member {
   char *key; /* group, NUL, member */
@@ -179,10 +179,7 @@ static void gather(struct heartbeats *heartbeats) {
   }
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *timer, int events) {
-  struct heartbeats *heartbeats = timer->data;
-  (void)loop;
-  (void)events;
+static void write_down(struct heartbeats *heartbeats) {
   if (heartbeats->in_flight || !db_connection_can_send(heartbeats->connection)) return;
   gather(heartbeats);
   if (heartbeats->asked_count == 0) return;
@@ -191,6 +188,12 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events) {
   heartbeats->call = (struct db_call){.statement = 0, .parameters = heartbeats->parameters};
   heartbeats->in_flight = true;
   db_connection_send(heartbeats->connection, &heartbeats->batch, &heartbeats->call, 1);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *timer, int events) {
+  (void)loop;
+  (void)events;
+  write_down(timer->data);
 }
 
 static void on_result(struct db_batch *batch, unsigned call, const PGresult *result) {
@@ -232,6 +235,7 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
   (void)connection;
   db_health_report(heartbeats->options.health, heartbeats->was_ready, ready, reason);
   heartbeats->was_ready = ready;
+  if (ready) write_down(heartbeats); /* what waited for the session has waited long enough */
 }
 
 /* ------------------------------------------------------------------ life */

@@ -6,7 +6,8 @@
 -- Errors:    none.
 -- Tables:    none.
 --
--- Nodes write heartbeats down up to a second after they came; nobody may lose a place by that. A node
+-- Nodes write heartbeats down up to a second after they came, and one that is killed or has just lost its
+-- session has not written the last ones; nobody may lose a place by that, hence two seconds more. A node
 -- says in pgcursus.contact_since when its session began.
 CREATE OR REPLACE FUNCTION pgcursus.overdue_before(_session_timeout_ms bigint)
 RETURNS timestamptz
@@ -20,6 +21,6 @@ BEGIN
      > clock_timestamp() - _timeout THEN
     RETURN NULL;
   END IF;
-  RETURN clock_timestamp() - _timeout - interval '1 s';
+  RETURN clock_timestamp() - _timeout - interval '2 s';
 END
 $$;

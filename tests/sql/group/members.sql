@@ -82,7 +82,7 @@ END $$;
 SELECT ok(pg_temp.check_shares(n), 'the_formula_holds_for_members: ' || n) FROM generate_series(1, 7) n;
 
 -- Expiry: once a sweep, whatever the number; on touch as well.
-UPDATE group_members SET last_heartbeat = clock_timestamp() - interval '32 s' WHERE member_id LIKE 'm2-%'
+UPDATE group_members SET last_heartbeat = clock_timestamp() - interval '33 s' WHERE member_id LIKE 'm2-%'
    OR member_id LIKE 'm3-%' OR member_id LIKE 'z-%';
 SELECT is(expire_group_members(40000)::text, '(0,f)', 'nobody_is_removed_before_the_time');
 SELECT set_config('pgcursus.contact_since', (clock_timestamp() - interval '29 s')::text, true) \g /dev/null
@@ -92,7 +92,7 @@ SELECT is(expire_group_members(30000)::text, '(2,f)', 'a_sweep_counts_the_groups
 SELECT is(pg_temp.generation('s'), 4::bigint, 'a_sweep_is_one_step');
 SELECT is(pg_temp.assignments('s'), 'm1: a:P0 a:P1 a:P2 b:P0 b:P1', 'those_alive_get_everything');
 SELECT is(expire_group_members(30000)::text, '(0,f)', 'a_second_sweep_finds_nothing');
-UPDATE group_members SET last_heartbeat = clock_timestamp() - interval '32 s' WHERE member_id LIKE 'm1-%';
+UPDATE group_members SET last_heartbeat = clock_timestamp() - interval '33 s' WHERE member_id LIKE 'm1-%';
 SELECT is(pg_temp.join_group('s', 'm9', 'a', 30000), '6 m9: a:P0 a:P1 a:P2',
           'joining_removes_the_overdue_first_a_step_each');
 SELECT is(pg_temp.assignments('w'), 'b: two:P0; c: two:P1', 'idle_members_expire_too');
