@@ -1,4 +1,4 @@
-/* What the three benchmarks share: options, connections on one event loop, the clock, the report.
+/* What the benchmarks share: options, connections on one event loop, the clock, the report.
  */
 #ifndef PGCURSUS_CLI_BENCH_H
 #define PGCURSUS_CLI_BENCH_H

@@ -136,6 +136,7 @@ int cmd_raw(struct cli *cli, int argc, char **argv);
 int cmd_ping(struct cli *cli, int argc, char **argv);
 int cmd_bench_publish(struct cli *cli, int argc, char **argv);
 int cmd_bench_consume(struct cli *cli, int argc, char **argv);
+int cmd_bench_transactions(struct cli *cli, int argc, char **argv);
 int cmd_bench_latency(struct cli *cli, int argc, char **argv);
 int cmd_bench_append_stream(struct cli *cli, int argc, char **argv);
 

@@ -31,6 +31,7 @@ const struct cli_command cli_commands[] = {
     {NULL, "raw", "send any command, print the readable answer", cmd_raw},
     {"bench", "publish", "measure publishing", cmd_bench_publish},
     {"bench", "consume", "measure consuming", cmd_bench_consume},
+    {"bench", "transactions", "measure transactions", cmd_bench_transactions},
     {"bench", "latency", "measure single publishes at a fixed rate", cmd_bench_latency},
     {"bench", "append-stream", "measure appending events to streams", cmd_bench_append_stream},
     {NULL, "ping", "measure one round trip", cmd_ping},

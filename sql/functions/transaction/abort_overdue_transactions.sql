@@ -34,8 +34,7 @@ BEGIN
   -- Again, now that nobody else can touch it.
   SELECT t.* INTO _transaction
     FROM transaction_states t
-   WHERE t.transaction_id = _transaction_id
-     FOR NO KEY UPDATE;
+   WHERE t.transaction_id = _transaction_id;
   more := true;
   IF _transaction.state = 'prepare_commit' THEN
     _answer := decide_transaction(_transaction, true, _batch);

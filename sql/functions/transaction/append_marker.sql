@@ -11,7 +11,6 @@ CREATE OR REPLACE FUNCTION pgcursus.append_marker(
   _transaction pgcursus.transaction_states, _log_id bigint, _partition int, _commit boolean)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
-SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
   _offset  bigint;

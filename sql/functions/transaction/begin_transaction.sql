@@ -25,8 +25,8 @@ BEGIN
       format('epoch %s of transactional id %s has not been initialised', _producer_epoch,
              _transactional_id)));
   END IF;
-  PERFORM check_producer(_transactional_id, _producer_id, _producer_epoch,
-                         'transaction_begin_failed');
+  PERFORM session_transaction(_transactional_id, _producer_id, _producer_epoch,
+                              'transaction_begin_failed');
   INSERT INTO transaction_states (transactional_id, producer_id, producer_epoch, state, deadline)
   VALUES (_transactional_id, _producer_id, _producer_epoch, 'open',
           clock_timestamp() + least(_timeout_ms, 3153600000000) * interval '1 millisecond')

@@ -8,7 +8,6 @@ CREATE OR REPLACE FUNCTION pgcursus.check_commit(
   _transaction pgcursus.transaction_states, _principal text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
   _failure text;

@@ -9,7 +9,6 @@
 CREATE OR REPLACE FUNCTION pgcursus.check_staged_offsets(_transaction pgcursus.transaction_states)
 RETURNS text
 LANGUAGE plpgsql VOLATILE
-SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
   _staged     record;
@@ -42,7 +41,12 @@ BEGIN
   SELECT format('offset_regression partition=%s current=%s got=%s', c.partition, c.current, c.next_offset)
     INTO _regression
     FROM (SELECT o.partition, o.next_offset,
-                 committed_offset(_transaction.group_id, o.log_id, o.partition) AS current
+                 (SELECT c.next_offset
+                    FROM offset_commits c
+                   WHERE c.group_id = _transaction.group_id AND c.log_id = o.log_id
+                     AND c.partition = o.partition
+                   ORDER BY c.next_offset DESC
+                   LIMIT 1) AS current
             FROM transaction_offsets o
            WHERE o.transaction_id = _transaction.transaction_id) c
    WHERE c.current > c.next_offset

@@ -11,7 +11,6 @@ CREATE OR REPLACE FUNCTION pgcursus.check_staging(
   _generation bigint, _log_id bigint, _partitions int[], _offsets bigint[], _max_offsets bigint)
 RETURNS text
 LANGUAGE plpgsql STABLE
-SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
   _reason text;

@@ -1,6 +1,6 @@
 -- decide_transaction: ends an open transaction, or goes on ending a prepared one.
 --
--- Arguments: _transaction  its row, locked, in state open, or prepare_commit or prepare_abort;
+-- Arguments: _transaction  its row, under the exclusive lock of its id, in state open, or prepare_commit or prepare_abort;
 --            _commit       the decision; of a prepared one: the one that was prepared;
 --            _batch        markers to write in one database transaction.
 -- Returns:   more (to be called again), state, the counts, and the partitions that were touched.
@@ -23,7 +23,6 @@ CREATE OR REPLACE FUNCTION pgcursus.decide_transaction(
   _transaction pgcursus.transaction_states, _commit boolean, _batch int)
 RETURNS pgcursus.transaction_answer
 LANGUAGE plpgsql VOLATILE
-SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
   _answer    transaction_answer;
@@ -57,11 +56,20 @@ BEGIN
   END LOOP;
 
   IF _transaction.state = 'open' THEN
-    SELECT c.messages, c.participants, c.offsets
-      INTO _transaction.message_count, _transaction.participant_count, _transaction.offset_count
-      FROM transaction_counts(_transaction.transaction_id) c;
+    SELECT (SELECT count(*) FROM transaction_requests r
+             WHERE r.transaction_id = _transaction.transaction_id),
+           (SELECT count(*) FROM transaction_partitions p
+             WHERE p.transaction_id = _transaction.transaction_id),
+           (SELECT count(*) FROM transaction_offsets o
+             WHERE o.transaction_id = _transaction.transaction_id)
+      INTO _transaction.message_count, _transaction.participant_count, _transaction.offset_count;
     IF _commit AND _transaction.offset_count > 0 THEN
-      PERFORM apply_staged_offsets(_transaction);
+      -- Offsets only rise: one that an ordinary commit has just passed changes nothing.
+      INSERT INTO offset_commits (group_id, log_id, partition, next_offset)
+      SELECT _transaction.group_id, o.log_id, o.partition, o.next_offset
+        FROM transaction_offsets o
+       WHERE o.transaction_id = _transaction.transaction_id
+          ON CONFLICT DO NOTHING;
     END IF;
   END IF;
   IF _answer.more THEN

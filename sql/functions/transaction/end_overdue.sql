@@ -1,6 +1,6 @@
 -- end_overdue: aborts a transaction whose deadline has passed, as everything that touches it must first.
 --
--- Arguments: _transaction  its row, locked, or all NULL; _batch: as decide_transaction().
+-- Arguments: _transaction  its row, under the exclusive lock of its id, or all NULL; _batch: as decide_transaction().
 -- Returns:   as decide_transaction(), or NULL when there was nothing to do. A transaction that is
 --            being aborted already is continued.
 -- Errors:    none of its own.
@@ -9,7 +9,6 @@ CREATE OR REPLACE FUNCTION pgcursus.end_overdue(
   _transaction pgcursus.transaction_states, _batch int)
 RETURNS pgcursus.transaction_answer
 LANGUAGE plpgsql VOLATILE
-SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
   _answer transaction_answer;

@@ -22,8 +22,8 @@ DECLARE
   _answer      transaction_answer;
 BEGIN
   PERFORM pg_advisory_xact_lock(transaction_lock_key(_transactional_id));
-  PERFORM check_producer(_transactional_id, _producer_id, _producer_epoch, 'transaction_not_found');
-  _transaction := current_transaction(_transactional_id);
+  _transaction := session_transaction(_transactional_id, _producer_id, _producer_epoch,
+                                      'transaction_not_found');
   _answer := end_overdue(_transaction, _batch);
   IF _answer.more THEN
     RETURN _answer;

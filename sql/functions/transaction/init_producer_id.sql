@@ -25,14 +25,15 @@ BEGIN
   PERFORM pg_advisory_xact_lock(transaction_lock_key(_transactional_id));
   SELECT p.* INTO _session
     FROM producers p
-   WHERE p.transactional_id = _transactional_id
-     FOR NO KEY UPDATE;
+   WHERE p.transactional_id = _transactional_id;
   IF NOT FOUND THEN
     _session.producer_id :=
       'txn-' || left(encode(sha256(convert_to(_transactional_id, 'UTF8')), 'hex'), 16);
     _session.producer_epoch := 0;
   ELSE
-    _transaction := current_transaction(_transactional_id);
+    SELECT t.* INTO _transaction
+      FROM transaction_states t
+     WHERE t.transactional_id = _transactional_id AND t.producer_epoch = _session.producer_epoch;
     IF _transaction.state = 'prepare_commit' THEN
       PERFORM refuse('init_producer_failed', jsonb_build_object('reason',
         'the last transaction is being committed; retry END_TXN'));

@@ -12,13 +12,10 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
-DECLARE
-  _key bigint;
 BEGIN
-  FOR _key IN
-    SELECT DISTINCT transaction_lock_key(i.id) AS key FROM unnest(_transactional_ids) AS i(id) ORDER BY key
-  LOOP
-    PERFORM pg_advisory_xact_lock_shared(_key);
-  END LOOP;
+  PERFORM pg_advisory_xact_lock_shared(k.key)
+     FROM (SELECT DISTINCT transaction_lock_key(i.id) AS key
+             FROM unnest(_transactional_ids) AS i (id)
+            ORDER BY key) k;
 END
 $$;

@@ -43,9 +43,14 @@ BEGIN
   SELECT format('a committed offset never falls: group=%s topic=%s partition=%s current=%s got=%s',
                 _group, _topic, c.partition, c.current, c.next_offset)
     INTO _reason
-    FROM (SELECT o.partition, o.next_offset,
-                 committed_offset(_fence.group_id, _fence.log_id, o.partition) AS current, o.place
-            FROM unnest(_partitions, _offsets) WITH ORDINALITY AS o (partition, next_offset, place)) c
+    FROM (SELECT s.partition, s.next_offset, s.place,
+                 (SELECT o.next_offset
+                    FROM offset_commits o
+                   WHERE o.group_id = _fence.group_id AND o.log_id = _fence.log_id
+                     AND o.partition = s.partition
+                   ORDER BY o.next_offset DESC
+                   LIMIT 1) AS current
+            FROM unnest(_partitions, _offsets) WITH ORDINALITY AS s (partition, next_offset, place)) c
    WHERE c.current > c.next_offset
    ORDER BY c.place
    LIMIT 1;
@@ -53,8 +58,8 @@ BEGIN
     PERFORM refuse('offset_regression', jsonb_build_object('reason', _reason));
   END IF;
 
-  PERFORM check_producer(_transactional_id, _producer_id, _producer_epoch, 'transaction_not_found');
-  _transaction := current_transaction(_transactional_id);
+  _transaction := session_transaction(_transactional_id, _producer_id, _producer_epoch,
+                                      'transaction_not_found');
   _answer := end_overdue(_transaction, _batch);
   IF _answer.more THEN
     RETURN _answer;

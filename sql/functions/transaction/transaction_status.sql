@@ -11,23 +11,28 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
+  _session     producers;
   _transaction transaction_states;
   _answer      transaction_answer;
 BEGIN
   PERFORM pg_advisory_xact_lock(transaction_lock_key(_transactional_id));
-  IF NOT EXISTS (SELECT FROM producers p
-                  WHERE p.transactional_id = _transactional_id AND NOT p.expired) THEN
-    PERFORM refuse('transaction_not_found', unknown_transaction(_transactional_id));
-  END IF;
-  _transaction := current_transaction(_transactional_id);
+  SELECT p.* INTO _session
+    FROM producers p
+   WHERE p.transactional_id = _transactional_id;
+  _transaction := session_transaction(_transactional_id, _session.producer_id,
+                                      _session.producer_epoch, 'transaction_not_found');
   _answer := end_overdue(_transaction, _batch);
   IF _answer.state IS NOT NULL THEN
     RETURN _answer;
   END IF;
   IF _transaction.state = 'open' THEN
-    SELECT c.messages, c.participants, c.offsets
-      INTO _answer.messages, _answer.participants, _answer.offsets
-      FROM transaction_counts(_transaction.transaction_id) c;
+    SELECT (SELECT count(*) FROM transaction_requests r
+             WHERE r.transaction_id = _transaction.transaction_id),
+           (SELECT count(*) FROM transaction_partitions p
+             WHERE p.transaction_id = _transaction.transaction_id),
+           (SELECT count(*) FROM transaction_offsets o
+             WHERE o.transaction_id = _transaction.transaction_id)
+      INTO _answer.messages, _answer.participants, _answer.offsets;
   ELSE
     _answer.messages := coalesce(_transaction.message_count, 0);
     _answer.participants := coalesce(_transaction.participant_count, 0);
