@@ -33,19 +33,17 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pgcursus, pg_catalog, pg_temp
 AS $$
 DECLARE
-  _transaction record;
-  _known_at    int;     -- the partition and the offset that the same request got before
-  _original    bigint;
-  _status      int;
-  _current     bigint;
-  _expected    bigint;
-  _sequence    bigint;
-  _bytes       bigint := (octet_length(_payloads[1])
-                                    + coalesce(octet_length(_keys[1]), 0))::bigint;
-  _total       bigint;
+  _transaction   record;
+  _status        int;
+  _current       bigint;
+  _expected      bigint;
+  _sequence      bigint;
+  _bytes         bigint := (octet_length(_payloads[1])
+                            + coalesce(octet_length(_keys[1]), 0))::bigint;
+  _total         bigint;
   _other_records bigint := 0::bigint;
   _other_bytes   bigint := 0::bigint;
-  _result      append_result;
+  _result        append_result;
 BEGIN
   -- Tested, not performed, as in append(). Without a record there is no lock, and no append.
   IF pg_advisory_xact_lock_shared(transaction_lock_key(_transactional_id)) IS NULL
@@ -54,11 +52,23 @@ BEGIN
       MESSAGE = 'the transaction, log, partition and payload must be given';
   END IF;
 
-  SELECT p.producer_id, p.producer_epoch, t.transaction_id, t.state, t.deadline
+  -- All that has to be known, in one query: this runs once a record.
+  SELECT p.producer_id, p.producer_epoch, t.transaction_id, t.state, t.deadline,
+         r.partition AS known_partition, r.record_offset AS known_offset, l.sequence, l.byte_total
     INTO _transaction
     FROM producers p
     LEFT JOIN transaction_states t
       ON t.transactional_id = p.transactional_id AND t.producer_epoch = p.producer_epoch
+    LEFT JOIN transaction_requests r
+      ON r.transaction_id = t.transaction_id AND r.log_id = _log_id
+     AND r.requested_partition = _requested_partition AND r.client_sequence = _client_sequence
+    LEFT JOIN LATERAL (
+           SELECT q.sequence, q.byte_total
+             FROM transaction_requests q
+            WHERE q.transaction_id = t.transaction_id AND q.log_id = _log_id
+              AND q.partition = _partition
+            ORDER BY q.sequence DESC
+            LIMIT 1) l ON true
    WHERE p.transactional_id = _transactional_id AND NOT p.expired;
   IF NOT FOUND THEN
     _status := 10;
@@ -71,31 +81,22 @@ BEGIN
       ARRAY['prepare_commit', 'prepare_abort', 'committed', 'aborted'], _transaction.state), 0)::bigint;
   ELSIF _transaction.deadline <= clock_timestamp() THEN
     _status := 13;
-  ELSE
-    SELECT r.partition, r.record_offset INTO _known_at, _original
-      FROM transaction_requests r
-     WHERE r.transaction_id = _transaction.transaction_id AND r.log_id = _log_id
-       AND r.requested_partition = _requested_partition AND r.client_sequence = _client_sequence;
-    IF FOUND THEN
-      _status := CASE WHEN is_same_record(_log_id, _known_at, _original, _payloads[1],
-                                          _keys[1], _event_types[1], _schema_versions[1],
-                                          _aggregate_versions[1], _metadata[1])
-                      THEN 1 ELSE 14 END;
-      _current := _known_at::bigint;
-    END IF;
+  ELSIF _transaction.known_offset IS NOT NULL THEN
+    _current := _transaction.known_partition::bigint;
+    _status := CASE WHEN is_same_record(_log_id, _transaction.known_partition,
+                                        _transaction.known_offset, _payloads[1], _keys[1],
+                                        _event_types[1], _schema_versions[1],
+                                        _aggregate_versions[1], _metadata[1])
+                    THEN 1 ELSE 14 END;
   END IF;
   IF _status IS NOT NULL THEN
-    RETURN ROW(_status, NULL, _original, 0, NULL, _current, _expected)::append_result;
+    RETURN ROW(_status, NULL,
+               CASE WHEN _status = 1 THEN _transaction.known_offset END, 0, NULL, _current,
+               _expected)::append_result;
   END IF;
 
-  SELECT r.sequence, r.byte_total INTO _sequence, _total
-    FROM transaction_requests r
-   WHERE r.transaction_id = _transaction.transaction_id AND r.log_id = _log_id
-     AND r.partition = _partition
-   ORDER BY r.sequence DESC
-   LIMIT 1;
-  _sequence := coalesce(_sequence, 0) + 1;
-  _total := coalesce(_total, 0) + _bytes;
+  _sequence := coalesce(_transaction.sequence, 0) + 1;
+  _total := coalesce(_transaction.byte_total, 0) + _bytes;
   -- Exact for this partition; the others are added up at every sixteenth record only, as that costs a
   -- look at each.
   IF _sequence % 16 = 1 THEN
