@@ -35,7 +35,7 @@ struct crs2 {
   struct control *control;
   struct heartbeats *heartbeats;
   struct control *transactions; /* for the functions of transactions: READ COMMITTED */
-  struct control *queries; /* large reads */
+  struct control *queries;      /* large reads */
   struct nodes *nodes;
   struct read_pool *reads;
   struct topics *topics;

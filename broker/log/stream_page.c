@@ -38,8 +38,7 @@ bool stream_page_read(const PGresult *rows, struct stream_page *page) {
   }
   page->has_snapshot = !db_is_null(rows, 0, STREAM_PAGE_SNAPSHOT_VERSION);
   page->snapshot_version = db_get_int8(rows, 0, STREAM_PAGE_SNAPSHOT_VERSION);
-  buffer_append_slice(&page->snapshot_payload,
-                      db_get_bytes(rows, 0, STREAM_PAGE_SNAPSHOT_PAYLOAD));
+  buffer_append_slice(&page->snapshot_payload, db_get_bytes(rows, 0, STREAM_PAGE_SNAPSHOT_PAYLOAD));
   page->first_version = db_get_int8(rows, 0, STREAM_PAGE_FIRST_VERSION);
   page->last_version = db_get_int8(rows, 0, STREAM_PAGE_LAST_VERSION);
   page->next_bytes = db_get_int8(rows, 0, STREAM_PAGE_NEXT_BYTES);

@@ -23,8 +23,8 @@ struct stream_page {
   struct log_batch *events; /* one reference; NULL: none. The key of all is the stream's */
 };
 
-/* Copies the one row of a result (CONTROL_READ_STREAM); false when it makes no sense. The page is to
- * be released in either case. */
+/* Copies the one row of a result (CONTROL_READ_STREAM); false when it makes no sense. The page is
+ * to be released in either case. */
 bool stream_page_read(const PGresult *rows, struct stream_page *page)
     __attribute__((warn_unused_result));
 
