@@ -124,6 +124,8 @@ int cmd_group_list(struct cli *cli, int argc, char **argv);
 int cmd_group_describe(struct cli *cli, int argc, char **argv);
 int cmd_group_offsets(struct cli *cli, int argc, char **argv);
 int cmd_txn_status(struct cli *cli, int argc, char **argv);
+int cmd_txn_list(struct cli *cli, int argc, char **argv);
+int cmd_txn_abort(struct cli *cli, int argc, char **argv);
 int cmd_user_add(struct cli *cli, int argc, char **argv);
 int cmd_user_remove(struct cli *cli, int argc, char **argv);
 int cmd_user_list(struct cli *cli, int argc, char **argv);

@@ -1,4 +1,4 @@
-/* The `group` and `txn` families: looking at consumer groups and transactions. */
+/* The `group` family: looking at consumer groups. */
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,20 +213,4 @@ int cmd_group_offsets(struct cli *cli, int argc, char **argv) {
   json_object_put(group);
   pgcursus_close(client);
   return status;
-}
-
-/* ---- transactions ---------------------------------------------------------------------------- */
-
-int cmd_txn_status(struct cli *cli, int argc, char **argv) {
-  struct option_usage usage = {
-      .command = "txn status",
-      .synopsis = "TRANSACTIONAL_ID",
-      .description =
-          "Prints the state of a transactional id: ready, open, committed or aborted, with the "
-          "numbers of its records, partitions and staged offsets.",
-  };
-  int words, status;
-  if (!cli_parse(cli, usage, argc, argv, 1, 1, &words, &status)) return status;
-  const struct cli_field fields[] = {{"transactional_id", argv[0]}};
-  return cli_run_simple(cli, "TXN_STATUS", fields, 1);
 }

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "cli.h"
 #include "lines.h"
+#include "produce_txn.h"
 
 #define SINGLES_IN_FLIGHT 64u
 #define BATCHES_IN_FLIGHT 8u
@@ -23,7 +24,7 @@
 struct produce_options {
   const char *topic;
   int64_t partition; /* -1: by key, else in turn */
-  const char *key, *separator, *acks, *producer_id;
+  const char *key, *separator, *acks, *producer_id, *transactional_id;
   int64_t batch, linger_ms, epoch;
   bool idempotent;
 };
@@ -52,6 +53,7 @@ struct producer {
   struct pgcursus *client;
   struct produce_options options;
   struct line_reader input;
+  struct produce_txn txn;
   struct partition_state *partitions; /* one, when the partition is given or the broker's choice */
   int32_t partition_count;
   int32_t turn;
@@ -141,6 +143,13 @@ static struct pgcursus_bytes as_bytes(struct slice slice) {
 
 static int send_single(struct producer *producer, struct slice key, struct slice payload) {
   const struct produce_options *options = &producer->options;
+  uint64_t line = producer->input.line;
+  if (producer->txn.id) {
+    return note_sent(producer,
+                     produce_txn_send(&producer->txn, producer->client, options->topic,
+                                      options->partition, as_bytes(key), as_bytes(payload)),
+                     (struct flight){line, line, 1});
+  }
   struct pgcursus_record record = {
       .key = as_bytes(key),
       .payload = as_bytes(payload),
@@ -148,7 +157,6 @@ static int send_single(struct producer *producer, struct slice key, struct slice
       .epoch = options->epoch,
   };
   if (options->idempotent) record.sequence = producer->partitions[0].next_sequence++;
-  uint64_t line = producer->input.line;
   return note_sent(
       producer,
       pgcursus_send_publish(producer->client, options->topic, (int32_t)options->partition,
@@ -388,16 +396,32 @@ static int summarize(struct producer *producer, int status) {
   return status;
 }
 
+/* All of the input or nothing: one refused record, or a stop half-way, aborts the whole. */
+static int end_transaction(struct producer *producer) {
+  bool commit = producer->refused == 0 && !cli_is_stopping();
+  int status = produce_txn_end(&producer->txn, producer->client, commit);
+  if (commit && status == EXIT_DONE) return status;
+  producer->published = 0;
+  (void)cli_complain("nothing is published: the transaction %s",
+                     commit ? "was not committed" : "is aborted");
+  return status == EXIT_DONE ? EXIT_REFUSED : status;
+}
+
 static int produce(struct cli *cli, const struct produce_options *options, char **files,
                    int count) {
   int status;
-  struct producer producer = {.cli = cli, .options = *options};
+  struct producer producer = {
+      .cli = cli, .options = *options, .txn = {.id = options->transactional_id}};
   producer.client = cli_connect(cli, &status);
   if (!producer.client) return status;
   producer.started_at = producer.progress_at = clock_monotonic_us();
   lines_open(&producer.input, files, count);
   status = prepare_partitions(&producer);
+  if (status == EXIT_DONE && producer.txn.id) {
+    status = produce_txn_begin(&producer.txn, producer.client);
+  }
   if (status == EXIT_DONE) status = run_producer(&producer);
+  if (status == EXIT_DONE && producer.txn.id) status = end_transaction(&producer);
   status = summarize(&producer, status);
   release_producer(&producer);
   return status;
@@ -422,6 +446,11 @@ static int check_options(struct produce_options *options) {
     return cli_complain(
         "produce: --idempotent needs -p or --batch, because sequence numbers belong to a "
         "partition");
+  }
+  if (options->transactional_id &&
+      (options->idempotent || options->batch > 0 || options->producer_id)) {
+    return cli_complain(
+        "produce: --transactional-id excludes --idempotent, --batch and --producer-id");
   }
   if (!options->producer_id) options->producer_id = "pgcursus-cli";
   return EXIT_DONE;
@@ -455,6 +484,9 @@ int cmd_produce(struct cli *cli, int argc, char **argv) {
       {0, "epoch", "N", OPTION_INTEGER, &values.epoch, 0, 0,
        "The producer's epoch; a higher one begins a new numbering and locks out the older. "
        "Default: 0."},
+      {0, "transactional-id", "ID", OPTION_TEXT, &values.transactional_id, 0, 0,
+       "Publish the whole input in one transaction, of at most 10000 records: read_committed "
+       "consumers see all of it or nothing. One refused record aborts it."},
   };
   struct option_usage usage = {
       .command = "produce",

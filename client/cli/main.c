@@ -20,6 +20,8 @@ const struct cli_command cli_commands[] = {
     {"group", "describe", "show a group's state, members and assignments", cmd_group_describe},
     {"group", "offsets", "show a group's committed offsets and lag", cmd_group_offsets},
     {"txn", "status", "show the state of a transaction", cmd_txn_status},
+    {"txn", "list", "list unfinished transactions", cmd_txn_list},
+    {"txn", "abort", "abort a transaction and lock out its producer", cmd_txn_abort},
     {"stream", "append", "append an event to an aggregate's stream", cmd_stream_append},
     {"stream", "read", "print an aggregate's events", cmd_stream_read},
     {"stream", "version", "show an aggregate's version", cmd_stream_version},

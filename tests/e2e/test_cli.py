@@ -129,3 +129,29 @@ def test_a_topic_is_altered_truncated_and_deleted(cli, new_name):
     assert cli("topic", "delete", "--if-exists", topic)[:2] == (0, f"OK topic={topic} deleted=false\n".encode())
     status, _, errors = cli("topic", "alter", topic, "--retention-hours", 1)
     assert status == 1 and "topic_not_found" in errors, "altering must not create"
+
+
+def test_a_whole_input_is_produced_in_one_transaction_or_not_at_all(cli, topic, new_name):
+    name = new_name()
+    assert cli("produce", topic, "-p", 0, "--transactional-id", name, data=b"a\nb\n")[:2] == (0, b"")
+    assert cli("consume", topic, "-p", 0, "-e")[1] == b"a\nb\n"
+    assert cli("txn", "status", name)[1].split()[3:5] == [b"state=committed", b"messages=2"]
+    status, _, errors = cli("produce", topic, "-p", 0, "--transactional-id", name, data=b"c\n\nd\n")
+    assert status == 1 and "line 2" in errors and "nothing is published" in errors
+    assert cli("consume", topic, "-p", 0, "-e")[1] == b"a\nb\n"
+    assert cli("produce", topic, "--transactional-id", name, "--batch", 3)[0] == 2
+
+
+def test_a_hanging_transaction_is_found_and_aborted(cli, client, topic, new_name):
+    name = new_name()
+    session = client.call("INIT_PRODUCER_ID", transactional_id=name).ok_fields
+    client.call("BEGIN_TXN", **session)
+    client.call("TXN_PUBLISH", topic=topic, message="x", seqNum="1", **session)
+    out = cli("txn", "list")[1].decode()
+    assert "PARTITIONS" in out and [line for line in out.splitlines() if name in line and f"{topic}/0" in line]
+    assert name in [row["transactional_id"] for row in json.loads(cli("txn", "list", "--json")[1])]
+    assert cli("txn", "abort", name)[0] == 0
+    assert name not in cli("txn", "list")[1].decode()
+    assert cli("txn", "status", name)[1].split()[3] == b"state=aborted"
+    status, _, errors = cli("txn", "abort", "never")
+    assert status == 1 and "transaction_not_found" in errors
