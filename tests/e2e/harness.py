@@ -266,6 +266,17 @@ def status_of(broker, path):
         connection.close()
 
 
+def metric_of(broker, series):
+    """The value of one series, named as on the page, of the broker's metrics; None when it is not there."""
+    connection = http.client.HTTPConnection(broker.http, timeout=5)
+    try:
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+    finally:
+        connection.close()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == series), None)
+
+
 # ---- load -----------------------------------------------------------------------------------------
 
 

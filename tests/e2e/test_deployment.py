@@ -12,7 +12,7 @@ from crs2client import BrokerError
 from deployment import (
     HAProxy, PgBouncer, Producers, Standby, dsn_of_both, listening_socket, make_synchronous, port_of_dsn,
 )
-from harness import SLOWNESS, SqlSession, sql, status_of, wait_until
+from harness import SLOWNESS, SqlSession, metric_of, sql, status_of, wait_until
 
 
 def port_of(address):
@@ -315,3 +315,29 @@ def test_a_service_manager_is_told_of_start_reload_and_stop(database, start_brok
         assert manager.recv(1000) == b"READY=1"
         broker.stop()
         assert manager.recv(1000) == b"STOPPING=1"
+
+
+# ---- notifications --------------------------------------------------------------------------------
+
+
+def test_a_growing_notification_queue_shows_and_stops_nobody(make_cluster, start_broker):
+    cluster = make_cluster()
+    dsn = cluster.create_database()
+    nodes = [start_broker(dsn) for _ in range(2)]
+    with SqlSession(dsn) as stalled, nodes[0].client() as client, nodes[1].client() as other:
+        client.call("CREATE", topic="t", partitions=1)
+        # A listener of somebody else, stuck in a transaction, keeps what is announced in the queue.
+        stalled.run("LISTEN elsewhere; BEGIN; SELECT 1")
+        fill = "SELECT count(pg_notify('elsewhere', n || repeat('x', 7900))) FROM generate_series(1, 1000) n"
+        sql(dsn, fill)
+        wait_until(lambda: metric_of(nodes[0], "pgcursus_notification_queue_usage") > 0.0003, 10 * SLOWNESS,
+                   what="a queue in use")
+        for number in range(20):
+            assert client.publish("t", "x")["last_offset"] == number
+        assert len(other.consume("t", wait_ms=1000).records) == 20
+        transactions = sql(dsn, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgcursus%'"
+                                " AND state LIKE 'idle in transaction%'")
+        assert transactions == [["0"]], "no session of a broker stays in a transaction"
+        stalled.run("COMMIT")
+        wait_until(lambda: metric_of(nodes[0], "pgcursus_notification_queue_usage") < 0.0003, 10 * SLOWNESS,
+                   what="an empty queue")
