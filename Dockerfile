@@ -26,4 +26,5 @@ EXPOSE 9000 9080
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=3 \
   CMD curl -fs http://127.0.0.1:9080/ready || exit 1
-ENTRYPOINT ["pgcursusd"]
+# Nodes need names of their own, and a container's name is one.
+ENTRYPOINT ["/bin/sh", "-c", "PGCURSUS_NODE_ID=${PGCURSUS_NODE_ID:-$(hostname)} exec pgcursusd \"$@\"", "pgcursusd"]

@@ -13,7 +13,7 @@ PACKAGES := build-essential pkg-config libev-dev libpq-dev libssl-dev zlib1g-dev
             postgresql-15 postgresql-client-15 postgresql-15-pgtap postgresql-15-plpgsql-check libtap-parser-sourcehandler-pgtap-perl \
             python3 python3-pytest util-linux procps git curl
 TEST_PACKAGES := haproxy pgbouncer
-LINT_PACKAGES := clang-format clang-tidy clang shellcheck yamllint
+LINT_PACKAGES := clang-format clang-tidy clang shellcheck yamllint haproxy jq python3-yaml
 FUZZ_PACKAGES := clang libclang-rt-14-dev
 
 # ---------------------------------------------------------------- flavours
