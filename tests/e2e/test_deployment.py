@@ -1,5 +1,7 @@
 """Brokers as they are deployed: behind HAProxy, on PostgreSQL with a synchronous standby, with a pooler in between."""
 
+import http.client
+import re
 import signal
 import socket
 import tempfile
@@ -12,7 +14,7 @@ from crs2client import BrokerError
 from deployment import (
     HAProxy, PgBouncer, Producers, Standby, dsn_of_both, listening_socket, make_synchronous, port_of_dsn,
 )
-from harness import SLOWNESS, SqlSession, metric_of, sql, status_of, wait_until
+from harness import ROOT, SLOWNESS, SqlSession, metric_of, sql, status_of, wait_until
 
 
 def port_of(address):
@@ -341,3 +343,23 @@ def test_a_growing_notification_queue_shows_and_stops_nobody(make_cluster, start
         stalled.run("COMMIT")
         wait_until(lambda: metric_of(nodes[0], "pgcursus_notification_queue_usage") < 0.0003, 10 * SLOWNESS,
                    what="an empty queue")
+
+
+# ---- what watches it ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["prometheus/alerts.yaml", "grafana/pgcursus.json"])
+def test_what_is_watched_exists(broker, file):
+    text = (ROOT / "deploy" / file).read_text()
+    names = {re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"\bpgcursus_[a-z_]+", text)}
+    connection = http.client.HTTPConnection(broker.http, timeout=5)
+    connection.request("GET", "/metrics")
+    served = set(re.findall(r"^# TYPE (\S+)", connection.getresponse().read().decode(), re.MULTILINE))
+    connection.close()
+    assert len(names) > 5 and names <= served, names - served
+
+
+def test_every_alert_is_explained():
+    names = re.findall(r"alert: (\w+)", (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert names and [name for name in names if f"| {name} |" not in page] == []
