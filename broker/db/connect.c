@@ -79,12 +79,27 @@ static bool prepare_all(PGconn *pg, const struct db_statement *statements, unsig
   return true;
 }
 
-static bool set_up(struct db_connect *connect, PGconn *pg) {
+/* A commit that waits for a standby which is gone does not notice that nobody waits for it any
+ * more. It would keep its locks and its place among the server's processes for as long as the
+ * standby is away, and each further try would add another. Its outcome was reported as unknown, so
+ * the wait may end. */
+static bool end_abandoned_wait(PGconn *pg, int process, const struct db_patience *patience) {
+  char sql[256];
+  snprintf(sql, sizeof sql,
+           "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid = %d AND wait_event = "
+           "'SyncRep' AND usename = current_user "
+           "AND application_name = current_setting('application_name')",
+           process);
+  return process == 0 || run_sql(pg, sql, patience);
+}
+
+static bool set_up(struct db_connect *connect, PGconn *pg, int lost_process) {
   if (PQstatus(pg) != CONNECTION_OK || PQsetnonblocking(pg, 1) != 0) return false;
   const struct db_patience patience = {
       .deadline_us = clock_monotonic_us() + connect->timeout_ms * 1000, .pool = connect->pool};
   /* A warning tells that the wait for a standby was cut short: it must not be suppressed. */
   if (!run_sql(pg, "SET client_min_messages = warning", &patience)) return false;
+  if (!end_abandoned_wait(pg, lost_process, &patience)) return false;
   for (const char *const *sql = connect->setup; sql && *sql; sql++) {
     if (!run_sql(pg, *sql, &patience)) return false;
   }
@@ -99,6 +114,7 @@ static void ignore_notice(void *argument, const PGresult *result) {
 
 static void run_connect(struct worker_job *job) {
   struct db_connect *connect = (struct db_connect *)job;
+  int lost_process = PQbackendPID(connect->lost); /* 0 when it broke by itself */
   PQfinish(connect->lost);
   connect->lost = NULL;
   if (worker_pool_is_stopping(connect->pool)) {
@@ -107,7 +123,7 @@ static void run_connect(struct worker_job *job) {
   }
   PGconn *pg = db_open_session(connect->conninfo, connect->application_name, connect->timeout_ms);
   PQsetNoticeReceiver(pg, ignore_notice, NULL);
-  if (set_up(connect, pg)) {
+  if (set_up(connect, pg, lost_process)) {
     connect->pg = pg;
     return;
   }

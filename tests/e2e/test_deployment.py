@@ -218,6 +218,19 @@ def test_a_large_publish_that_waits_for_a_standby_does_not_keep_the_broker_from_
             broker.stop(within=5)
 
 
+def test_a_wait_for_a_standby_that_nobody_waits_for_ends(replicated, start_broker):
+    broker = start_broker(replicated.create_database(), client_request_timeout_ms=500)
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with broker.client() as client:
+        client.call("CREATE", topic="t", partitions=1)
+        with replicated.standby.stopped_receiver():
+            with pytest.raises(BrokerError) as caught:
+                client.publish("t", "x", acks="all")
+            assert caught.value.retryable and "outcome unknown" in caught.value.fields["reason"]
+            wait_until(lambda: not sql(replicated.primary.dsn, waiting), 10 * SLOWNESS, what="an end of the wait")
+            assert client.publish("t", "y")["last_offset"] == 1, "the partition is free again"
+
+
 def test_a_duplicate_is_acknowledged_only_when_the_standby_has_the_original(replicated, start_broker):
     broker = start_broker(replicated.create_database())
     waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
