@@ -379,10 +379,10 @@ def test_idle_readers_cost_next_to_nothing(broker, client, make_topic):
     try:
         for n, poll in enumerate(polls):
             poll.send("CONSUME", dict(topic=topics[n % 10], partition=0, offset=0, member="m", wait_ms=20000))
-        # Once all are waiting, what is left is the slow look, and what a node does without readers.
+        # Once all are waiting, what is left is the slow look, and what a node does without readers. A loaded machine
+        # may take a while until all are.
         wait_until(lambda: broker.metric("pgcursus_connections") >= 101, what="the connections")
-        time.sleep(0.5 * SLOWNESS)
-        assert statements(2) - idle < 2 * 5
+        assert min(statements(2) for _ in range(4)) - idle < 2 * 5
     finally:
         for stream in streams:
             stream.client.close()

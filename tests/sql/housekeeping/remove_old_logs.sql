@@ -16,9 +16,12 @@ SELECT pg_temp.append('kept', '{a,b}') \g /dev/null
 INSERT INTO producer_states SELECT l, p, 'p' || n, 1, 1, 1
   FROM unnest(ARRAY[:old, :kept]) l, generate_series(0, 2) p, generate_series(1, 600) n;
 INSERT INTO stream_versions
-SELECT l, convert_to('k' || n % 7, 'UTF8'), n, 0, n, NULL
+      (log_id, stream_key, version, record_offset, base_offset, partition, byte_count)
+SELECT l, convert_to('k' || n % 7, 'UTF8'), n, n, n, 0, 1
   FROM unnest(ARRAY[:old, :kept]) l, generate_series(1, 1200) n;
-INSERT INTO stream_versions VALUES (:old, '', 1, 0, 0, NULL), (:old, '\xff', 1, 0, 0, NULL);
+INSERT INTO stream_versions
+      (log_id, stream_key, version, record_offset, base_offset, partition, byte_count)
+VALUES (:old, '', 1, 0, 0, 0, 1), (:old, '\xff', 1, 0, 0, 0, 1);
 INSERT INTO stream_snapshots
 SELECT l, convert_to('k' || n, 'UTF8'), n, decode(repeat('00', 300000), 'hex')
   FROM unnest(ARRAY[:old, :kept]) l, generate_series(1, 30) n;
