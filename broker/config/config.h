@@ -157,6 +157,7 @@ struct config {
   int64_t producer_state_ttl_ms;
   int64_t transaction_timeout_ms;
   int64_t transaction_check_interval_ms;
+  int64_t transaction_cleanup_interval_ms;
   int64_t transactional_id_expiration_ms;
   int64_t transaction_coordinator_shards;
   int64_t transaction_recovery_batch_size;

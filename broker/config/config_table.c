@@ -136,6 +136,8 @@ const struct config_setting config_settings[] = {
     INTEGER(NULL, transaction_timeout_ms, "60000", 1, MAX_MS, "ms an open transaction may last"),
     INTEGER(NULL, transaction_check_interval_ms, "5000", 1, MAX_MS,
             "ms between looks for transactions past their time"),
+    INTEGER(NULL, transaction_cleanup_interval_ms, "60000", 1, MAX_MS,
+            "ms between removals of what finished transactions leave behind"),
     INTEGER(NULL, transactional_id_expiration_ms, "604800000", 1, MAX_MS,
             "ms after which a completed transaction is forgotten"),
     INTEGER(NULL, transaction_coordinator_shards, "50", 1, 65536, "logical shards"),

@@ -78,6 +78,15 @@ CREATE TABLE pgcursus.transaction_offsets (
   PRIMARY KEY (transaction_id, log_id, partition)
 );
 
+-- How far housekeeping has come: in dropping what only an unfinished transaction needs, and in looking
+-- for transactions whose records are gone. The one row is there from the beginning.
+CREATE TABLE pgcursus.transaction_cleanup (
+  requests_done bigint NOT NULL,
+  records_done  bigint NOT NULL
+);
+CREATE UNIQUE INDEX transaction_cleanup_one_row ON pgcursus.transaction_cleanup ((true));
+INSERT INTO pgcursus.transaction_cleanup VALUES (0, 0);
+
 -- What the functions of the transaction commands answer; each fills what it has to say. A refusal is a
 -- value and no exception where the function has done something that must stay, such as ending an overdue
 -- transaction.
