@@ -29,6 +29,7 @@ import harness
 
 INPUTS, OUTPUTS = 3, 2
 GROUP = "pipeline"
+GHOST = b"ghost"
 LOST = (OSError, crs2.Closed, EOFError)
 TIMEOUT_MS = 3000  # of a transaction
 DRAIN_SECONDS = 60 * harness.SLOWNESS
@@ -271,20 +272,20 @@ class Worker(Client):
         self.publish(records, len(records))
         luck = self.random.random() if not self.world.calm.is_set() else 1
         if luck < 0.05:
-            return self.walk_away()
+            return self.walk_away("abort")  # a commit without the offsets would be wrong of the client
         after = records[-1].offset + 1
         self.call("SEND_OFFSETS_TO_TXN", offsets=f"P{partition}:{after}", **self.session, **self.member)
         if luck < 0.1:
-            return self.walk_away()
+            return self.walk_away("commit")
         if luck < 0.2:
             return self.end("abort")
         self.end("commit")
         self.position[partition] = after
 
-    def walk_away(self):
+    def walk_away(self, result):
         self.position = {}
         if self.random.random() < 0.5:
-            ghost = Ghost(self.world, self.name, self.session, self.epoch)
+            ghost = Ghost(self.world, self.name, self.session, self.epoch, result)
             threading.Thread(target=ghost.run, daemon=True).start()
 
     def run(self):
@@ -312,15 +313,15 @@ class Worker(Client):
 class Ghost(Client):
     """Holds requests of a session back, as a slow network does, until its successor has begun."""
 
-    def __init__(self, world, name, session, epoch):
+    def __init__(self, world, name, session, epoch, result):
         super().__init__(world, f"ghost {name} {epoch}")
-        self.name, self.session, self.epoch = name, session, epoch
+        self.name, self.session, self.epoch, self.result = name, session, epoch, result
 
     def run(self):
         time.sleep(self.random.uniform(0.0, 1.0))
         is_over = self.world.epochs[self.name][-1] > self.epoch
-        for command, fields in (("TXN_PUBLISH", dict(topic="out", message="ghost", seqNum=1000)),
-                                ("END_TXN", dict(result="commit"))):
+        for command, fields in (("TXN_PUBLISH", dict(topic="out", message=GHOST, seqNum=1000)),
+                                ("END_TXN", dict(result=self.result))):
             try:
                 answer = self.call(command, **fields, **self.session)
             except Refused:
@@ -430,7 +431,7 @@ class Final:
         reader.drop()
 
     def outputs(self):
-        return [json.loads(r.payload) for records in self.committed.values() for r in records]
+        return [json.loads(r.payload) for records in self.committed.values() for r in records if r.payload != GHOST]
 
 
 def check_exactly_once(world, final):
@@ -446,8 +447,9 @@ def check_exactly_once(world, final):
 def transactions_of(records):
     found = collections.defaultdict(list)
     for payload in records:
-        _, name, epoch, number, total = json.loads(payload)
-        found[name, epoch].append((number, total))
+        if payload != GHOST:
+            _, name, epoch, number, total = json.loads(payload)
+            found[name, epoch].append((number, total))
     return found
 
 
@@ -458,7 +460,8 @@ def check_atomic(world, final):
     places = collections.defaultdict(list)
     for partition, records in final.committed.items():
         for record in records:
-            places[tuple(json.loads(record.payload)[1:3])].append((partition, record.offset))
+            if record.payload != GHOST:
+                places[tuple(json.loads(record.payload)[1:3])].append((partition, record.offset))
     known = dict(world.committed_at)  # transaction -> when it was known to be committed
     for one in sorted(world.passes, key=lambda p: p.started):
         seen = {(partition, offset) for partition, records in one.seen.items() for offset, _ in records}
@@ -512,7 +515,7 @@ def check_requests(world, final):
     counts = collections.Counter()
     for records in final.everything.values():
         for record in records:
-            if not record.transaction_marker and record.payload != b"ghost":
+            if not record.transaction_marker and record.payload != GHOST:
                 _, name, epoch, number, _ = json.loads(record.payload)
                 counts[name, epoch, number] += 1
     assert not [key for key, count in counts.items() if count > 1], "a request has two records"
