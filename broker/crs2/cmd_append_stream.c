@@ -1,6 +1,7 @@
 /* APPEND_STREAM: appends one event under its version check (commands-2 5.2, 6.2). The event goes
  * through the lanes like any record; what a refusal means for a client is said here. */
 #include <openssl/evp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct append_stream {
   struct aggregate aggregate; /* first */
   struct append_item item;
   struct log_record record;
+  struct control_call holder;
   char digest[2 * DIGEST_BYTES + 1];
 };
 
@@ -47,6 +49,30 @@ static void fail_sequence(struct append_stream *append, const struct append_resu
   }
 }
 
+/* The transaction that has the stream is known by number only; its name has to be looked up. */
+static void on_holder_known(struct control_call *control, const struct control_result *result) {
+  struct append_stream *append =
+      (struct append_stream *)((char *)control - offsetof(struct append_stream, holder));
+  struct call *call = append->aggregate.call;
+  if (result->status != CONTROL_OK) {
+    call_fail_control(call, result);
+    return;
+  }
+  call_fail(call, "stream_version_reserved", FIELD_SLICE("topic", append->aggregate.topic),
+            FIELD_SLICE("key", append->aggregate.key),
+            FIELD_SLICE("transactional_id", db_get_bytes(result->rows, 0, 0)));
+}
+
+static void fail_reserved(struct append_stream *append, int64_t transaction_id) {
+  struct call *call = append->aggregate.call;
+  append->holder = (struct control_call){.statement = CONTROL_TRANSACTIONAL_ID,
+                                         .is_read_only = true,
+                                         .deadline_us = call->deadline_us,
+                                         .on_done = on_holder_known};
+  append->holder.parameters[0] = db_int8(&append->holder.scalars[0], transaction_id);
+  control_submit(call->crs2->control, &append->holder);
+}
+
 static void answer_refusal(struct append_stream *append, const struct append_result *result) {
   struct call *call = append->aggregate.call;
   const struct log_record *record = &append->record;
@@ -54,6 +80,9 @@ static void answer_refusal(struct append_stream *append, const struct append_res
     case APPEND_VERSION_CONFLICT:
       call_fail(call, "version_conflict", FIELD_NUMBER(call, "current", result->current),
                 FIELD_NUMBER(call, "expected", record->aggregate_version));
+      break;
+    case APPEND_RESERVED:
+      fail_reserved(append, result->current);
       break;
     case APPEND_VERSION_TAKEN:
       call_fail(call, "aggregate_identity_conflict",

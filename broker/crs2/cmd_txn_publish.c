@@ -9,14 +9,7 @@
 #include "crs2/handlers.h"
 #include "crs2/publish.h"
 #include "crs2/txn.h"
-
-/* What outlives the payload of a large request. */
-struct txn_record {
-  struct append_transaction transaction;
-  struct log_record record;
-  bool has_key;
-  uint64_t key_hash;
-};
+#include "crs2/txn_record.h"
 
 static bool fail_reason(struct call *call, const char *code, const char *reason) {
   call_fail(call, code, FIELD_TEXT("reason", reason));
@@ -35,7 +28,7 @@ static bool read_partition(struct call *call, int32_t *partition) {
   return true;
 }
 
-static bool read_sequence(struct call *call, int64_t *sequence) {
+bool txn_record_read_sequence(struct call *call, int64_t *sequence) {
   uint64_t value = 0;
   if (field_parse_u64(call_field(call, "seqNum"), &value) && value > 0 && value <= INT64_MAX) {
     *sequence = (int64_t)value;
@@ -88,7 +81,7 @@ static enum publish_verdict check_against_topic(struct publish *publish, const s
   return PUBLISH_PASSED;
 }
 
-static const char *build_row(struct publish *publish) {
+const char *txn_record_build_row(struct publish *publish) {
   const struct txn_record *source = publish->source;
   publish->item.rows = columns_create();
   columns_add(publish->item.rows, &source->record);
@@ -99,6 +92,11 @@ static const char *build_row(struct publish *publish) {
 
 /* ------------------------------------------------------------------ answers */
 
+static const char *failed_code(const struct publish *publish) {
+  const struct txn_record *source = publish->source;
+  return source->is_event ? "transaction_stream_failed" : "transaction_publish_failed";
+}
+
 static const char *id_text(const struct publish *publish) {
   const struct txn_record *source = publish->source;
   return (const char *)source->transaction.transactional_id.data; /* a copy that ends with NUL */
@@ -106,7 +104,7 @@ static const char *id_text(const struct publish *publish) {
 
 static void fail_state(struct publish *publish, const char *state) {
   struct call *call = publish->call;
-  call_fail(call, "transaction_publish_failed",
+  call_fail(call, failed_code(publish),
             FIELD_TEXT("reason", arena_format(&call->arena, "transaction %s is %s",
                                               id_text(publish), state)));
 }
@@ -120,7 +118,7 @@ static void answer_overdue(struct txn *txn, const PGresult *rows) {
 static void end_overdue(struct publish *publish) {
   struct call *call = publish->call;
   const struct txn_record *source = publish->source;
-  struct txn *txn = txn_create(call, "transaction_publish_failed", answer_overdue);
+  struct txn *txn = txn_create(call, failed_code(publish), answer_overdue);
   call->state = publish;
   txn->control.parameters[0] = db_bytes(source->transaction.transactional_id);
   txn->control.parameters[1] = db_int4(&txn->control.scalars[1], TXN_MARKER_BATCH);
@@ -130,7 +128,7 @@ static void end_overdue(struct publish *publish) {
 static void fail_conflict(struct publish *publish) {
   struct call *call = publish->call;
   const struct txn_record *source = publish->source;
-  call_fail(call, "transaction_publish_failed",
+  call_fail(call, failed_code(publish),
             FIELD_TEXT("reason", arena_format(&call->arena,
                                               "seqNum %lld conflicts with existing client sequence",
                                               (long long)source->transaction.client_sequence)));
@@ -143,17 +141,26 @@ static void fail_fenced(struct publish *publish, const struct append_result *res
             FIELD_NUMBER(call, "requested_epoch", publish->producer_epoch));
 }
 
-static bool answer(struct publish *publish, const struct append_result *result) {
+static void answer_appended(struct publish *publish, const struct append_result *result) {
+  const struct txn_record *source = publish->source;
+  struct call *call = publish->call;
+  const char *version = source->is_event ? arena_format(&call->arena, " version=%lld",
+                                                        (long long)source->record.aggregate_version)
+                                         : "";
+  call_reply_format(call,
+                    "OK transactional_id=%s appended=true topic=%.*s partition=%d%s state=open",
+                    id_text(publish), (int)publish->topic.length, (const char *)publish->topic.data,
+                    (int)result->partition, version);
+}
+
+bool txn_record_answer(struct publish *publish, const struct append_result *result) {
   static const char *const states[] = {"aborted", "prepare_commit", "prepare_abort", "committed",
                                        "aborted"};
   struct call *call = publish->call;
   switch (result->status) {
     case APPEND_OK:
     case APPEND_DUPLICATE:
-      call_reply_format(call,
-                        "OK transactional_id=%s appended=true topic=%.*s partition=%d state=open",
-                        id_text(publish), (int)publish->topic.length,
-                        (const char *)publish->topic.data, (int)result->partition);
+      answer_appended(publish, result);
       return true;
     case APPEND_NO_TRANSACTION:
       call_fail(
@@ -188,7 +195,7 @@ static bool answer(struct publish *publish, const struct append_result *result) 
           FIELD_TEXT("reason", arena_format(&call->arena, "outcome unknown: %s", result->reason)));
       return true;
     case APPEND_FAILED:
-      call_fail(call, "transaction_publish_failed",
+      call_fail(call, failed_code(publish),
                 FIELD_TEXT("reason", arena_copy_text(&call->arena, slice_text(result->reason))));
       return true;
     default:
@@ -198,7 +205,7 @@ static bool answer(struct publish *publish, const struct append_result *result) 
 
 /* ------------------------------------------------------------------ the request */
 
-static struct slice keep(struct call *call, struct slice text) {
+struct slice txn_record_keep(struct call *call, struct slice text) {
   return slice_of(arena_copy_text(&call->arena, text), text.length);
 }
 
@@ -208,11 +215,11 @@ void handle_txn_publish(struct call *call) {
   struct publish *publish = publish_create(call, call_field(call, "topic"));
   if (!txn_read_epoch(call, &publish->producer_epoch) ||
       !read_partition(call, &source->transaction.requested_partition) ||
-      !read_sequence(call, &source->transaction.client_sequence)) {
+      !txn_record_read_sequence(call, &source->transaction.client_sequence)) {
     return;
   }
-  source->transaction.transactional_id = keep(call, txn_transactional_id(call));
-  publish->producer_id = keep(call, txn_producer_id(call));
+  source->transaction.transactional_id = txn_record_keep(call, txn_transactional_id(call));
+  publish->producer_id = txn_record_keep(call, txn_producer_id(call));
   source->record = (struct log_record){.payload = call_field(call, "message"),
                                        .key = call_field(call, "key"),
                                        .producer_id = publish->producer_id,
@@ -227,7 +234,7 @@ void handle_txn_publish(struct call *call) {
   publish->source = source;
   publish->acks_all = true;
   publish->check = check_against_topic;
-  publish->build = build_row;
-  publish->answer = answer;
+  publish->build = txn_record_build_row;
+  publish->answer = txn_record_answer;
   publish_run(publish);
 }

@@ -79,6 +79,11 @@ static const struct command commands[] = {
     SERVED(TXN_PUBLISH, TRANSACTION | WRITE, handle_txn_publish,
            "transactional_id topic producerId seqNum epoch message [partition key]",
            "Appends a record in a transaction"),
+    SERVED(
+        TXN_APPEND_STREAM, TRANSACTION | WRITE, handle_txn_append_stream,
+        "transactional_id topic key expected_version producerId seqNum epoch message [event_type "
+        "schema_version metadata]",
+        "Appends an event in a transaction"),
     SERVED(SEND_OFFSETS_TO_TXN, TRANSACTION | GROUP, handle_send_offsets_to_txn,
            "transactional_id producerId epoch topic group member generation offsets",
            "Commits offsets with a transaction"),
@@ -129,9 +134,6 @@ static const struct command commands[] = {
            "Reads an aggregate's history, without snapshots"),
     {COMMAND_AUTH, "AUTH", 0, COMMAND_SERVED, false, false, handle_auth, "principal token",
      "Authenticates the connection", false},
-    UNLISTED(TXN_APPEND_STREAM, TRANSACTION | WRITE,
-             "transactional_id topic key expected_version producerId seqNum epoch message",
-             "Appends an event in a transaction"),
     UNLISTED(BROWSE_MESSAGES, READ, "", "Not part of this broker"),
     INTERNAL(REPLICATE_MESSAGE),
     INTERNAL(REPLICATE_SNAPSHOT),

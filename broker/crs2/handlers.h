@@ -71,6 +71,9 @@ void handle_txn_status(struct call *call);
 /* cmd_txn_offsets.c */
 void handle_send_offsets_to_txn(struct call *call);
 
+/* cmd_txn_append_stream.c */
+void handle_txn_append_stream(struct call *call);
+
 /* cmd_txn_publish.c */
 void handle_txn_publish(struct call *call);
 

@@ -108,6 +108,8 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                     "SELECT " TRANSACTION_COLUMNS
                                     " FROM pgcursus.transaction_status($1,$2)",
                                     COUNT(transaction_status_types), transaction_status_types},
+    [CONTROL_TRANSACTIONAL_ID] = {"transactional_id", "SELECT pgcursus.transactional_id_of($1)",
+                                  COUNT(list_transactions_types), list_transactions_types},
     [CONTROL_LIST_TRANSACTIONS] =
         {"list_transactions",
          "SELECT transactional_id, producer_id, producer_epoch, state, age_ms, messages, offsets,"

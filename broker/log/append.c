@@ -174,7 +174,10 @@ static enum append_status status_of_answer(int status) {
                                                 APPEND_NOT_OPEN,
                                                 APPEND_OVERDUE,
                                                 APPEND_CONFLICTING,
-                                                APPEND_OVER_CAPACITY};
+                                                APPEND_OVER_CAPACITY,
+                                                APPEND_RESERVED,
+                                                APPEND_OTHER_PARTITION,
+                                                APPEND_VERSION_CONFLICT};
   if (status < 0 || (size_t)status >= sizeof statuses / sizeof *statuses) return APPEND_FAILED;
   return statuses[status];
 }

@@ -39,6 +39,7 @@ enum append_status {
   APPEND_OVERDUE,              /* the transaction must be aborted first */
   APPEND_CONFLICTING,          /* a request of this number had other content */
   APPEND_OVER_CAPACITY,        /* expected is the limit of records or bytes */
+  APPEND_RESERVED,             /* event: of the stream; current is the transaction, 0: in one */
   APPEND_VERSION_CONFLICT,     /* event: current is the stream's version */
   APPEND_OTHER_PARTITION,      /* event: its stream lives in partition `current` */
   APPEND_VERSION_TAKEN,        /* event with an identity: another one has its version */

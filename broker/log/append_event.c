@@ -166,6 +166,8 @@ static enum append_status status_of_event(int status) {
       return APPEND_EVENT_ID_TAKEN;
     case 13:
       return APPEND_ORIGINAL_GONE;
+    case 14:
+      return APPEND_RESERVED;
     default:
       return APPEND_FAILED;
   }

@@ -26,6 +26,20 @@ CREATE UNIQUE INDEX stream_versions_event_key
     ON pgcursus.stream_versions (log_id, partition, event_key)
  WHERE event_key IS NOT NULL;
 
+-- Events that open transactions have appended: until the end nobody else may append to their streams.
+CREATE TABLE pgcursus.stream_reservations (
+  log_id         bigint NOT NULL,
+  stream_key     bytea  NOT NULL,
+  version        bigint NOT NULL,
+  transaction_id bigint NOT NULL,
+  partition      int    NOT NULL,
+  record_offset  bigint NOT NULL,  -- the record is a row of its own
+  byte_count     int    NOT NULL,
+  PRIMARY KEY (log_id, stream_key)
+);
+
+CREATE INDEX stream_reservations_transaction ON pgcursus.stream_reservations (transaction_id);
+
 CREATE TABLE pgcursus.stream_snapshots (
   log_id     bigint      NOT NULL,
   stream_key bytea       NOT NULL,

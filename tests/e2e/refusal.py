@@ -7,6 +7,7 @@ import crs2client as crs2
 # The registry of error codes, as far as the tests provoke them.
 CLASSES = {
     "validation": (
+        "invalid_expected_version "
         "batch_decode_failed empty_messages invalid_acks invalid_aggregate_replay invalid_aggregate_version "
         "invalid_auth invalid_batch invalid_consume_syntax invalid_stream_syntax invalid_epoch invalid_event_sourcing invalid_generation "
         "invalid_idempotent invalid_is_idempotent invalid_isolation invalid_member invalid_group "
@@ -35,6 +36,8 @@ CLASSES = {
         "transaction_commit_failed transaction_sync_failed"
     ),
     "conflict": (
+        "stream_version_conflict "
+        "stream_version_reserved "
         "OFFSET_OUT_OF_RANGE topic_delete_blocked topic_truncate_blocked topic_revision_conflict "
         "producer_reinitialization_required transaction_aborted transaction_already_committed transaction_not_abortable "
         "topic_not_assigned_to_group offset_regression leader_election_rejected "
@@ -48,6 +51,7 @@ CLASSES = {
         "aggregate_range_not_found"
     ),
     "internal": (
+        "transaction_stream_failed "
         "aggregate_publish_requires_append_stream broker_error init_producer_failed transaction_begin_failed "
         "transaction_publish_failed transaction_offsets_failed command_failed create_topic_failed "
         "alter_topic_config_failed delete_topic_failed truncate_topic_failed register_group_failed coordinator_error "

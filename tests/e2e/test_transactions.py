@@ -582,3 +582,89 @@ def test_send_offsets_checks_owner_scope_and_order(client, make_topic, member, t
             reason=Text(member.group))
     assert txn.end() == ("committed", 0, 2)
     assert (member.committed(), member.committed(partition=1)) == (4, 4)
+
+
+# ---- events ----
+
+@pytest.fixture
+def events(make_topic):
+    return make_topic(partitions=2, event_sourcing=True)
+
+
+def append_event(client, txn, topic, key, version, number, **more):
+    fields = txn.session | dict(topic=topic, key=key, expected_version=str(version), seqNum=str(number), message="e") | more
+    return client.call("TXN_APPEND_STREAM", **{k: v for k, v in fields.items() if v is not None})
+
+
+def version_of(client, topic, key):
+    return client.call("STREAM_VERSION", topic=topic, key=key).text
+
+
+def test_an_event_in_a_transaction_counts_with_the_commit(client, second_client, events, txn):
+    before = version_of(client, events, "k")
+    txn.begin()
+    answer = append_event(client, txn, events, "k", 1, 1, event_type="made", metadata="m").ok_fields
+    assert answer == dict(transactional_id=txn.name, appended="true", topic=events, partition=answer["partition"],
+                          version="1", state="open")
+    assert append_event(second_client, txn, events, "k", 1, 1, event_type="made", metadata="m").ok_fields == answer
+    refused(second_client, "APPEND_STREAM", dict(topic=events, key="k", version="1", message="x", producerId="p"),
+            "stream_version_reserved", topic=events, key="k", transactional_id=txn.name)
+    assert version_of(client, events, "k") == before
+    assert txn.end() == ("committed", 1, 0)
+    assert version_of(second_client, events, "k") != before
+    client.call("APPEND_STREAM", topic=events, key="k", version="2", message="x", producerId="p")
+    records = client.consume(events, int(answer["partition"])).records
+    assert [(r.aggregate_version, r.event_type, r.metadata, r.schema_version) for r in records] == [
+        (1, b"made", b"m", 1), (2, b"", b"", 1)]
+
+
+def test_an_aborted_event_leaves_its_version_free(client, events, txn):
+    txn.begin()
+    append_event(client, txn, events, "k", 1, 1)
+    txn.end("abort")
+    client.call("APPEND_STREAM", topic=events, key="k", version="1", message="x", producerId="p")
+
+
+EVENT_REFUSALS = {
+    "id_missing": ({"transactional_id": None}, "missing_transactional_id", None),
+    "topic_missing": ({"topic": None}, "missing_topic", None),
+    "key_missing": ({"key": None}, "missing_key", None),
+    "message_missing": ({"message": None}, "missing_message", None),
+    "version_missing": ({"expected_version": None}, "invalid_expected_version", {"command": Text(), "reason": Text()}),
+    "version_0": ({"expected_version": "0"}, "invalid_expected_version", {"command": Text(), "reason": Text()}),
+    "producer_missing": ({"producerId": None}, "missing_producer_id", None),
+    "epoch_word": ({"epoch": "x"}, "invalid_epoch", {"reason": Text()}),
+    "number_0": ({"seqNum": "0"}, "invalid_seq_num", {"command": Text(), "reason": Text()}),
+    "topic_unknown": ({"topic": "no-such-topic"}, "topic_not_found", {"topic": "no-such-topic"}),
+    "topic_internal": ({"topic": "__consumer_offsets"}, "internal_topic_write_forbidden", {"topic": Text()}),
+    "schema_version_word": ({"schema_version": "x"}, "invalid_schema_version", {}),
+    "id_unknown": ({"transactional_id": "never"}, "transaction_not_found", {"reason": Text()}),
+    "not_begun": ({}, "transaction_stream_failed", {"reason": Text("is aborted")}),
+}
+
+
+@pytest.mark.parametrize("case", EVENT_REFUSALS)
+def test_txn_append_stream_refuses(client, events, txn, case):
+    changes, code, fields = EVENT_REFUSALS[case]
+    request = changed(txn.session | dict(topic=events, key="k", expected_version="1", seqNum="1", message="e"), changes)
+    refused(client, "TXN_APPEND_STREAM", request, code, **(C("TXN_APPEND_STREAM") if fields is None else fields))
+    assert all(client.consume(events, p, isolation="read_uncommitted").records == [] for p in (0, 1))
+
+
+def test_txn_append_stream_refuses_by_topic_and_stream(client, make_topic, topic, events, txn):
+    txn.begin()
+    request = txn.session | dict(topic=events, key="k", expected_version="1", seqNum="1", message="e")
+    replay = make_topic(event_sourcing=True, idempotent=True, aggregate_replay=True)
+    denied = make_topic(event_sourcing=True, auth_policy="deny_write")
+    refused(client, "TXN_APPEND_STREAM", request | {"topic": topic}, "event_sourcing_not_enabled", topic=topic)
+    refused(client, "TXN_APPEND_STREAM", request | {"topic": replay}, "aggregate_publish_requires_append_stream",
+            topic=replay)
+    refused(client, "TXN_APPEND_STREAM", request | {"topic": denied}, "NOT_AUTHORIZED_FOR_TOPIC", operation="write",
+            topic=denied)
+    refused(client, "TXN_APPEND_STREAM", request | {"expected_version": "2"}, "stream_version_conflict", expected="2",
+            current="0")
+    append_event(client, txn, events, "k", 1, 1)
+    refused(client, "TXN_APPEND_STREAM", request | {"message": "other"}, "transaction_stream_failed",
+            reason=Text("conflicts with existing client sequence"))
+    refused(client, "TXN_APPEND_STREAM", request | {"seqNum": "2"}, "transaction_stream_failed", reason=Text("reserved"))
+    txn.end("abort")

@@ -76,7 +76,7 @@ static int open_one(void **state) {
 
 static int open_wide(void **state) {
   (void)state;
-  return open_with(1, 1 << 20, 20);
+  return open_with(1, 1 << 20, 24);
 }
 
 static int close_all(void **state) {
@@ -456,6 +456,9 @@ static void refusals_of_the_function_reach_their_items(void **state) {
                                             APPEND_OVERDUE,
                                             APPEND_CONFLICTING,
                                             APPEND_OVER_CAPACITY,
+                                            APPEND_RESERVED,
+                                            APPEND_OTHER_PARTITION,
+                                            APPEND_VERSION_CONFLICT,
                                             APPEND_FAILED};
   enum { CASES = sizeof want / sizeof *want };
   PGresult *results[CASES] = {NULL};

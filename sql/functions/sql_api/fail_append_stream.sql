@@ -31,6 +31,10 @@ BEGIN
       RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
         MESSAGE = format('the event with version %s can no longer be read, so nobody knows whether this'
                          ' is a repeat', _expected_version);
+    WHEN 14 THEN
+      RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
+        MESSAGE = 'an open transaction has appended to the stream',
+        HINT = 'Run the transaction again when that one has ended.';
     WHEN 5 THEN
       RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
         MESSAGE = format('the producer has a later epoch, %s', _result.current_value);

@@ -19,11 +19,12 @@
 --                        10 the stream lives in the partition event_values;
 --                        11 another event has this version;
 --                        12 another event has this event id;
---                        13 the event that has this version can no longer be read.
+--                        13 the event that has this version can no longer be read;
+--                        14 the stream is reserved by the transaction event_values.
 -- Errors:    serialization_failure when another partition's append of the same key was first, which
 --            needs a change of the partition count in between: try again; invalid_parameter_value when
 --            the arrays do not fit each other, or log or partition is NULL.
--- Tables:    stream_versions (read, written); as append().
+-- Tables:    stream_reservations (read), stream_versions (read, written); as append().
 --
 -- A refused event does not keep its neighbours from being appended. The partition's lock is held from
 -- before the versions are looked at, so what is found stays true; the primary key of stream_versions
@@ -64,11 +65,13 @@ BEGIN
   IF _event_ids IS NULL THEN
     SELECT array_agg(d.status), array_agg(d.value), (count(*) FILTER (WHERE d.status = 0))::int
       INTO _statuses, _values, _accepted
-      FROM (SELECT CASE WHEN h.partition <> _partition THEN 10
+      FROM (SELECT CASE WHEN r.transaction_id IS NOT NULL THEN 14
+                        WHEN h.partition <> _partition THEN 10
                         WHEN coalesce(e.version, 0) <> coalesce(h.version, 0) + 1 THEN 9
                         ELSE 0
                    END AS status,
-                   CASE WHEN h.partition <> _partition THEN h.partition::bigint
+                   CASE WHEN r.transaction_id IS NOT NULL THEN r.transaction_id
+                        WHEN h.partition <> _partition THEN h.partition::bigint
                         ELSE coalesce(h.version, 0)
                    END AS value
               FROM unnest(_keys, _versions) AS e (key, version)
@@ -77,7 +80,9 @@ BEGIN
                   FROM stream_versions v
                  WHERE v.log_id = _log_id AND v.stream_key = short_key(e.key)
                  ORDER BY v.version DESC
-                 LIMIT 1) h ON true) d;
+                 LIMIT 1) h ON true
+              LEFT JOIN stream_reservations r
+                ON r.log_id = _log_id AND r.stream_key = short_key(e.key)) d;
   ELSE
     SELECT ARRAY[c.status], ARRAY[c.value], CASE WHEN c.status = 0 THEN 1 ELSE 0 END
       INTO _statuses, _values, _accepted

@@ -5,7 +5,8 @@
 --            _requested_partition  what the client asked for; -1: left to the broker;
 --            _client_sequence      the client's number of the request;
 --            _payloads ... _metadata  the record, as the columns of record_batches: one element, or
---                                  NULL where it has none.
+--                                  NULL where it has none. With _aggregate_versions it is an event, and
+--                                  that is the version it shall have.
 -- Returns:   as append(), and status
 --            10 no such transactional id, or it has expired;
 --            11 fenced: current_value is the current epoch;
@@ -14,12 +15,16 @@
 --            13 the deadline has passed: the transaction is to be aborted before anything else;
 --            14 a request of this number had other content;
 --            15 more records or bytes than a transaction may hold: expected_value is the limit.
+--            16 an event whose stream is reserved: another transaction, or this one, has appended to it;
+--            17 an event whose stream lives in the partition current_value;
+--            18 an event whose version is not the next: current_value is the stream's.
 --            1 (duplicate) when the request has been served before: nothing is appended, current_value
 --            is the partition where it is.
 -- Errors:    as append(); serialization_failure when the same request is being served in another
 --            partition: try again.
 -- Tables:    producers, transaction_states, topic_definitions, partition_states (read), record_batches,
---            transaction_requests, transaction_partitions (read, written).
+--            transaction_requests, transaction_partitions, stream_reservations (read, written),
+--            stream_versions (read).
 --
 -- The transaction cannot end meanwhile: that takes its advisory lock exclusively, this takes it shared.
 -- The stored sequence counts the transaction's records of the partition, under the partition's lock.
@@ -95,6 +100,13 @@ BEGIN
                _expected)::append_result;
   END IF;
 
+  IF _aggregate_versions IS NOT NULL THEN
+    SELECT e.status, e.value INTO _status, _current
+      FROM check_reservation(_log_id, _partition, _keys[1], _aggregate_versions[1]) e;
+    IF _status <> 0 THEN
+      RETURN ROW(_status, NULL, NULL, 0, NULL, _current, NULL)::append_result;
+    END IF;
+  END IF;
   _sequence := coalesce(_transaction.sequence, 0) + 1;
   _total := coalesce(_transaction.byte_total, 0) + _bytes;
   -- Exact for this partition; the others are added up at every sixteenth record only, as that costs a
@@ -137,6 +149,14 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'serialization_failure',
       MESSAGE = 'the same request has just been served in another partition';
+  END IF;
+  IF _aggregate_versions IS NOT NULL THEN
+    INSERT INTO stream_reservations (
+      log_id, stream_key, version, transaction_id, partition, record_offset, byte_count)
+    VALUES (
+      _log_id, short_key(_keys[1]), _aggregate_versions[1], _transaction.transaction_id, _partition,
+      _result.base_offset,
+      (_bytes + coalesce(octet_length(_event_types[1]), 0) + coalesce(octet_length(_metadata[1]), 0))::int);
   END IF;
   IF _sequence = 1 THEN
     INSERT INTO transaction_partitions (transaction_id, log_id, partition, first_offset)

@@ -6,7 +6,8 @@
 -- Returns:   more (to be called again), state, the counts, and the partitions that were touched.
 -- Errors:    none of its own.
 -- Tables:    transaction_states, transaction_partitions, record_batches, offset_commits (written),
---            transaction_requests, transaction_offsets, topic_definitions, partition_states (read).
+--            transaction_requests, transaction_offsets, topic_definitions, partition_states (read), and
+--            as release_streams().
 --
 -- At READ COMMITTED, under the exclusive lock of the transactional id: nothing is being appended to the
 -- transaction, and what was is visible. Markers are appended under the locks of the partitions, in their
@@ -85,6 +86,7 @@ BEGIN
        WHERE p.transaction_id = _transaction.transaction_id;
     END IF;
     _answer.state := CASE WHEN _commit THEN 'committed' ELSE 'aborted' END;
+    PERFORM release_streams(_transaction.transaction_id, _commit);
   END IF;
   UPDATE transaction_states t
      SET state = _answer.state, changed_at = clock_timestamp(),
