@@ -43,7 +43,7 @@ static struct json_object *topics_json(struct slice csv) {
 static void add_topics(struct json_object *answer, const PGresult *rows) {
   struct slice topics = db_get_bytes(rows, 0, GROUP_TOPICS);
   bool is_single = is_selector(rows, "topic"), is_pattern = is_selector(rows, "pattern");
-  bool has_one = memchr(topics.data, ',', topics.length) == NULL;
+  bool has_one = topics.length == 0 || memchr(topics.data, ',', topics.length) == NULL;
   if (is_pattern) {
     add_column(answer, "topic_name", rows, 0, GROUP_SELECTOR_TEXT);
   } else if (has_one) {

@@ -281,6 +281,7 @@ static int consume_as_member(struct consumer *consumer, struct pgcursus *client)
   if (status == EXIT_DONE) status = run_consumer(consumer);
   close_readers(consumer);
   group_member_end(&member);
+  consumer->member = NULL;
   return status;
 }
 

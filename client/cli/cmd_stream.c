@@ -93,20 +93,20 @@ static enum pgcursus_result call_append(struct pgcursus *client, const char *top
 }
 
 static int append_event(struct cli *cli, const char *topic, const char *key,
-                        struct append_options *values, struct pgcursus_bytes message) {
+                        struct append_options options, struct pgcursus_bytes message) {
   int status;
   struct pgcursus *client = cli_connect(cli, &status);
   if (!client) return status;
   char version[32];
-  if (!values->version) {
+  if (!options.version) {
     status = look_up_next_version(client, topic, key, version, sizeof version);
-    values->version = version;
+    options.version = version;
   }
   struct pgcursus_reply reply;
   if (status == EXIT_DONE) {
-    status = cli_report(client, call_append(client, topic, key, values, message, &reply));
+    status = cli_report(client, call_append(client, topic, key, &options, message, &reply));
   }
-  if (status == EXIT_DONE) status = print_ok(client, &reply, values->json);
+  if (status == EXIT_DONE) status = print_ok(client, &reply, options.json);
   pgcursus_close(client);
   return status;
 }
@@ -146,11 +146,11 @@ int cmd_stream_append(struct cli *cli, int argc, char **argv) {
   };
   int words, status;
   if (!cli_parse(cli, usage, argc, argv, 2, 3, &words, &status)) return status;
-  if (words == 3) return append_event(cli, argv[0], argv[1], &values, pgcursus_text(argv[2]));
+  if (words == 3) return append_event(cli, argv[0], argv[1], values, pgcursus_text(argv[2]));
   size_t length = 0;
   char *payload = read_standard_input(&length);
   if (!payload) return cli_complain("cannot read standard input");
-  status = append_event(cli, argv[0], argv[1], &values, (struct pgcursus_bytes){payload, length});
+  status = append_event(cli, argv[0], argv[1], values, (struct pgcursus_bytes){payload, length});
   free(payload);
   return status;
 }
