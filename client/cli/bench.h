@@ -9,7 +9,8 @@
 struct bench_options {
   const char *topic, *acks;
   int64_t partitions, connections, batch, size, records, seconds, pipeline, rate;
-  bool keyed, idempotent, verify, json, end_to_end, event_sourcing;
+  bool keyed, idempotent, verify, json, end_to_end, event_sourcing, stream;
+  const char *consume_from; /* broker of the consumers; NULL: the same */
 };
 
 /* A request in flight. */

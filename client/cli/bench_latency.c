@@ -3,6 +3,7 @@
  * A record's time runs from the moment it was due, not from the moment it could be sent, so that a
  * stall of the broker shows in every record it delayed. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,10 +56,34 @@ static int poll_partition(struct bench *bench, struct bench_connection *connecti
   return EXIT_DONE;
 }
 
+/* A group of this run's own: it has committed nothing, and takes no stream over. */
+static int open_stream(struct bench *bench, struct bench_connection *connection) {
+  struct latency_run *run = bench->own;
+  size_t partition = connection->index - run->publishers;
+  char group[40];
+  snprintf(group, sizeof group, "pgcursus-bench-%08x", run->load.run);
+  struct pgcursus_fetch fetch = {
+      .topic = bench->options.topic,
+      .partition = (int32_t)partition,
+      .offset = run->scans[partition].expected,
+      .group = group,
+  };
+  return cli_report(connection->client, pgcursus_send_stream(connection->client, &fetch, NULL));
+}
+
+/* Asks for more: a stream's next frame comes by itself and counts as asked for. */
+static int expect_records(struct bench *bench, struct bench_connection *connection) {
+  if (!bench->options.stream) return poll_partition(bench, connection);
+  bench_note_request(connection, clock_monotonic_us(), 0);
+  return EXIT_DONE;
+}
+
 static int take_records(struct bench *bench, struct bench_connection *connection,
                         const struct pgcursus_reply *reply) {
   struct latency_run *run = bench->own;
   struct scan *scan = &run->scans[connection->index - run->publishers];
+  if (reply->is_stream_end) return cli_complain("the broker closed a stream");
+  if (reply->is_stream && reply->payload.length == 0) return EXIT_DONE; /* keepalive */
   if (!scan_batch(slice_of(reply->payload.data, reply->payload.length), scan)) {
     return cli_complain("malformed batch, or offsets out of order");
   }
@@ -104,11 +129,29 @@ static int tick(struct bench *bench) {
 static int fill(struct bench *bench, struct bench_connection *connection) {
   struct latency_run *run = bench->own;
   if (connection->turn++ > 0) return EXIT_DONE;
-  if (!is_publisher(bench, connection)) return poll_partition(bench, connection);
+  if (!is_publisher(bench, connection)) {
+    int status = bench->options.stream ? open_stream(bench, connection) : EXIT_DONE;
+    return status == EXIT_DONE ? expect_records(bench, connection) : status;
+  }
   if (connection->index > 0) return EXIT_DONE;
   run->next_at = bench->started_at;
   bench_set_timer(bench, run->next_at);
   return EXIT_DONE;
+}
+
+/* Whatever was sent and not refused arrives, acknowledged already or not. */
+static bool has_more_to_see(const struct bench *bench) {
+  const struct latency_run *run = bench->own;
+  return run->seen + bench->errors < run->sent;
+}
+
+/* A stream does not end by itself: once all is acknowledged and seen, no frame is expected. */
+static void release_streams(struct bench *bench) {
+  const struct latency_run *run = bench->own;
+  if (!bench->options.stream || !bench->stopping || has_more_to_see(bench)) return;
+  for (size_t i = run->publishers; i < bench->connection_count; i++) {
+    bench->connections[i].in_flight = 0;
+  }
 }
 
 static int take(struct bench *bench, struct bench_connection *connection,
@@ -120,16 +163,18 @@ static int take(struct bench *bench, struct bench_connection *connection,
     return EXIT_DONE;
   }
   if (!is_publisher(bench, connection)) {
-    struct latency_run *run = bench->own;
     int status = take_records(bench, connection, reply);
-    bool wanted = !bench->stopping || run->seen < bench->records;
-    return status == EXIT_DONE && wanted ? poll_partition(bench, connection) : status;
+    bool wanted = !bench->stopping || has_more_to_see(bench) || bench->options.stream;
+    if (status == EXIT_DONE && wanted) status = expect_records(bench, connection);
+    release_streams(bench);
+    return status;
   }
   bench->requests++;
   bench->finished_at = bench->last_answer_at;
   bench->records++;
   bench->bytes += (uint64_t)bench->options.size;
   histogram_add(&bench->latency, bench->last_answer_at - request.sent_at);
+  release_streams(bench);
   return EXIT_DONE;
 }
 
@@ -147,7 +192,14 @@ static int prepare_consumers(struct bench *bench) {
     run->scans[i] = (struct scan){.expected = offsets[i].latest, .see = see_payload, .own = bench};
   }
   free(offsets);
-  return bench_open(bench, count);
+  struct cli other = *bench->cli, *own = bench->cli;
+  if (bench->options.consume_from) {
+    other.broker = bench->options.consume_from;
+    bench->cli = &other;
+  }
+  status = bench_open(bench, count);
+  bench->cli = own;
+  return status;
 }
 
 static int bench_latency(struct cli *cli, const struct bench_options *options) {
@@ -194,6 +246,10 @@ int cmd_bench_latency(struct cli *cli, int argc, char **argv) {
       {'e', "end-to-end", NULL, OPTION_FLAG, &values.end_to_end, 0, 0,
        "Also consume, one long-polling connection a partition, and measure until a record arrives "
        "there."},
+      {0, "stream", NULL, OPTION_FLAG, &values.stream, 0, 0,
+       "Consume by STREAM instead of long polls; implies --end-to-end."},
+      {0, "consume-from", "HOST:PORT", OPTION_TEXT, &values.consume_from, 0, 0,
+       "Consume from another broker of the same database; implies --end-to-end."},
       {'j', "json", NULL, OPTION_FLAG, &values.json, 0, 0, "Print one JSON object."},
   };
   struct option_usage usage = {
@@ -211,6 +267,7 @@ int cmd_bench_latency(struct cli *cli, int argc, char **argv) {
   int words, status;
   if (!cli_parse(cli, usage, argc, argv, 0, 0, &words, &status)) return status;
   if (strcmp(values.acks, "0") == 0) return cli_complain("bench latency: acks 0 is never answered");
+  if (values.stream || values.consume_from) values.end_to_end = true;
   if (values.records == 0 && values.seconds == 0) values.seconds = 5;
   return bench_latency(cli, &values);
 }

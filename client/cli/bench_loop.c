@@ -105,7 +105,9 @@ void bench_note_request(struct bench_connection *connection, int64_t sent_at, ui
   connection->requests[place] = (struct bench_request){sent_at, tag};
 }
 
+/* A stream's frames come without being asked for; what is not expected any more has no request. */
 static struct bench_request next_request(struct bench_connection *connection) {
+  if (connection->in_flight == 0) return (struct bench_request){0};
   struct bench_request request = connection->requests[connection->first];
   connection->first = (connection->first + 1) % connection->capacity;
   connection->in_flight--;

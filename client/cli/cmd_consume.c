@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -19,7 +20,7 @@
 struct consume_options {
   const char *topic, *format, *isolation, *offset, *group;
   int64_t partition, count;
-  bool stop_at_end;
+  bool stop_at_end, stream;
 };
 
 struct partition_reader {
@@ -126,8 +127,12 @@ static int ask(struct consumer *consumer, struct partition_reader *reader) {
       .wait_ms = options->stop_at_end ? 0 : LONG_POLL_MS,
   };
   if (consumer->left >= 0 && consumer->left < 8192) fetch.max_records = (unsigned)consumer->left;
+  bool is_streaming = consumer->options.stream && reader->asked_at > 0;
   reader->asked_at = clock_monotonic_us();
-  enum pgcursus_result result = pgcursus_send_consume(reader->client, &fetch, NULL);
+  if (is_streaming) return EXIT_DONE; /* the next frame comes by itself */
+  enum pgcursus_result result = consumer->options.stream
+                                    ? pgcursus_send_stream(reader->client, &fetch, NULL)
+                                    : pgcursus_send_consume(reader->client, &fetch, NULL);
   if (result == PGCURSUS_OK) result = pgcursus_try_flush(reader->client);
   return result == PGCURSUS_AGAIN ? EXIT_DONE : cli_report(reader->client, result);
 }
@@ -160,6 +165,12 @@ static int commit_printed(struct consumer *consumer, int32_t partition, uint64_t
 /* The next request leaves before the records are printed, so that the broker works meanwhile. */
 static int take_batch(struct consumer *consumer, struct partition_reader *reader,
                       const struct pgcursus_reply *reply) {
+  if (reply->is_stream_end) {
+    cli_complain("partition %d: %.*s", reader->partition, (int)reply->payload.length,
+                 (const char *)reply->payload.data);
+    return EXIT_REFUSED;
+  }
+  if (reply->is_stream && reply->payload.length == 0) return ask(consumer, reader); /* keepalive */
   struct pgcursus_batch batch;
   int status = cli_report(reader->client, pgcursus_read_batch(reader->client, reply, &batch));
   if (status != EXIT_DONE) return status;
@@ -303,6 +314,11 @@ static int consume(struct cli *cli, const struct consume_options *options) {
   struct pgcursus *client = cli_connect(cli, &status);
   if (!client) return status;
   struct consumer consumer = {.cli = cli, .options = *options, .left = options->count};
+  /* A name of its own, under which nothing is committed, and no other stream is open. */
+  char own_group[60];
+  snprintf(own_group, sizeof own_group, "pgcursus-cli-%ld-%lld", (long)getpid(),
+           (long long)clock_monotonic_us());
+  if (options->stream) consumer.options.group = own_group;
   status = options->group ? consume_as_member(&consumer, client) : consume_alone(&consumer, client);
   int output = cli_finish_output();
   return status == EXIT_DONE ? output : status;
@@ -311,6 +327,10 @@ static int consume(struct cli *cli, const struct consume_options *options) {
 static int check_options(const struct consume_options *options) {
   if (options->group && options->partition >= 0) {
     return cli_complain("consume: with -g the group chooses the partitions, so -p is no use");
+  }
+  if (options->stream &&
+      (options->group || options->stop_at_end || strpbrk(options->topic, "*?"))) {
+    return cli_complain("consume: --stream goes with neither -g, -e nor a pattern");
   }
   const char *offset = options->offset;
   if (strcmp(offset, "earliest") != 0 && strcmp(offset, "latest") != 0 && !is_number(offset) &&
@@ -343,6 +363,8 @@ int cmd_consume(struct cli *cli, int argc, char **argv) {
        "Stop when every partition has been read to its end. Default: wait for more."},
       {0, "isolation", "I", OPTION_TEXT, &values.isolation, 0, 0,
        "read_committed (default) or read_uncommitted."},
+      {0, "stream", NULL, OPTION_FLAG, &values.stream, 0, 0,
+       "Have the broker push records (STREAM) instead of asking for them."},
       {'g', "group", "GROUP", OPTION_TEXT, &values.group, 0, 0,
        "Consume as a member of GROUP, which shares the partitions out among its members: begin "
        "where the "

@@ -208,9 +208,8 @@ int32_t pgcursus_partition_of_key(struct pgcursus_bytes key, int32_t partition_c
 
 /* ---- consume --------------------------------------------------------------------------------- */
 
-enum pgcursus_result pgcursus_send_consume(struct pgcursus *client,
-                                           const struct pgcursus_fetch *fetch,
-                                           uint64_t *request_id) {
+static enum pgcursus_result send_fetch(struct pgcursus *client, uint16_t command,
+                                       const struct pgcursus_fetch *fetch, uint64_t *request_id) {
   struct field_list list = {.count = 0};
   add_text(&list, "topic", fetch->topic);
   add_signed(&list, "partition", fetch->partition);
@@ -220,7 +219,19 @@ enum pgcursus_result pgcursus_send_consume(struct pgcursus *client,
   if (fetch->isolation) add_text(&list, "isolation", fetch->isolation);
   if (fetch->max_records) add_unsigned(&list, "batch", fetch->max_records);
   if (fetch->wait_ms) add_unsigned(&list, "wait_ms", fetch->wait_ms);
-  return pgcursus_send(client, COMMAND_CONSUME, list.fields, list.count, request_id);
+  return pgcursus_send(client, command, list.fields, list.count, request_id);
+}
+
+enum pgcursus_result pgcursus_send_consume(struct pgcursus *client,
+                                           const struct pgcursus_fetch *fetch,
+                                           uint64_t *request_id) {
+  return send_fetch(client, COMMAND_CONSUME, fetch, request_id);
+}
+
+enum pgcursus_result pgcursus_send_stream(struct pgcursus *client,
+                                          const struct pgcursus_fetch *fetch,
+                                          uint64_t *request_id) {
+  return send_fetch(client, COMMAND_STREAM, fetch, request_id);
 }
 
 enum pgcursus_result pgcursus_consume(struct pgcursus *client, const struct pgcursus_fetch *fetch,

@@ -271,6 +271,13 @@ enum pgcursus_result pgcursus_send_consume(struct pgcursus *client,
                                            const struct pgcursus_fetch *fetch,
                                            uint64_t *request_id) PGCURSUS_MUST_CHECK;
 
+/* STREAM: `offset` and `group` as above (a group is compulsory), `wait_ms` does not matter. Frames
+ * come by pgcursus_receive() until is_stream_end: batches, and empty payloads at least every 5 s.
+ * The connection is good for nothing else once the first has come. */
+enum pgcursus_result pgcursus_send_stream(struct pgcursus *client,
+                                          const struct pgcursus_fetch *fetch,
+                                          uint64_t *request_id) PGCURSUS_MUST_CHECK;
+
 /* True when a payload is a batch rather than text. */
 bool pgcursus_is_batch(struct pgcursus_bytes payload);
 

@@ -155,3 +155,24 @@ def test_a_hanging_transaction_is_found_and_aborted(cli, client, topic, new_name
     assert cli("txn", "status", name)[1].split()[3] == b"state=aborted"
     status, _, errors = cli("txn", "abort", "never")
     assert status == 1 and "transaction_not_found" in errors
+
+
+def test_consume_by_stream_prints_what_is_pushed(cli, client, make_topic):
+    topic = make_topic(2)
+    for n in range(4):
+        client.publish(topic, f"{n}", partition=n % 2)
+    status, out, _ = cli("consume", topic, "--stream", "-n", 4)
+    assert status == 0 and sorted(out.split()) == [b"0", b"1", b"2", b"3"]
+    assert cli("consume", topic, "--stream", "-p", 1, "-o", -1, "-n", 1, "-f", "%p:%o:%s\\n")[1] == b"1:1:3\n"
+
+
+@pytest.mark.parametrize("words", [["-e"], ["-g", "g"]], ids=str)
+def test_consume_by_stream_refuses_what_it_cannot_do(cli, topic, words):
+    status, out, errors = cli("consume", topic, "--stream", *words)
+    assert (status, out) == (2, b"") and "--stream" in errors
+
+
+def test_bench_latency_by_stream_ends_and_sees_every_record(cli, topic):
+    status, out, _ = cli("bench", "latency", "-t", topic, "-r", 200, "-n", 50, "--stream", "--json")
+    report = json.loads(out)
+    assert status == 0 and report["records"] == 50, report
