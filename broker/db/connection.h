@@ -98,10 +98,12 @@ struct db_connection_options {
 struct db_connection *db_connection_open(const struct db_connection_options *options)
     __attribute__((returns_nonnull, warn_unused_result));
 
-/* A setup statement for sessions whose functions find every row by an index: plans are made once a
- * session, maybe while a table is still tiny, and must still be right when it has grown. */
-#define DB_SETUP_PLANNER \
-  "SELECT set_config('jit', 'off', false), set_config('enable_seqscan', 'off', false)"
+/* A setup statement for sessions whose functions find every row by an index. Plans are made once a
+ * session, maybe while a table is still tiny, and must still be right when it has grown; and they
+ * are made once: a plan for the values of a call costs more than most calls do. */
+#define DB_SETUP_PLANNER                                                                \
+  "SELECT set_config('jit', 'off', false), set_config('enable_seqscan', 'off', false)," \
+  " set_config('plan_cache_mode', 'force_generic_plan', false)"
 
 /* A setup statement that keeps in the session when it began, for functions that must not judge
  * others' silence before the node has been in contact for a while
