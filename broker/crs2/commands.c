@@ -22,8 +22,6 @@
   }
 #define SERVED_BARE(name, permissions, handler, summary) \
   { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, true, handler, "", summary, false }
-#define LATER(name, permissions, fields, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_LATER, true, false, NULL, fields, summary, false }
 #define UNLISTED(name, permissions, fields, summary) \
   { COMMAND_##name, #name, permissions, COMMAND_LATER, false, false, NULL, fields, summary, false }
 #define INTERNAL(name)                                                  \
