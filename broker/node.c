@@ -22,6 +22,7 @@
 #include "crs2/crs2.h"
 #include "crs2/stream.h"
 #include "db/control.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db/listen.h"
 #include "http/http.h"
@@ -47,9 +48,8 @@
 struct node {
   struct ev_loop *loop;
   struct config *config;
-  char *database; /* outlives a configuration that is replaced */
-  struct worker_pool *connect_workers;
-  struct worker_pool *bulk_workers;
+  char *conninfo; /* outlives a configuration that is replaced */
+  struct database database;
   struct worker_pool *workers;
   struct worker_pool *login_workers;
   struct memory_budget budget;
@@ -296,26 +296,17 @@ static bool open_ports(struct node *node) {
 
 static void open_control(struct node *node) {
   const struct config *config = node->config;
-  struct control_options options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .bulk_workers = node->bulk_workers,
-      .conninfo = node->database,
-      .application_name = node->application_name,
-      .health = &node->health,
-      .connections = config->control_connections,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
-      .statement_timeout_ms = config->client_request_timeout_ms,
+  const struct control_options control_options = {.database = &node->database,
+                                                  .connections = config->control_connections};
+  node->control = control_open(&control_options);
+  const struct control_options transaction_options = {
+      .database = &node->database,
+      .connections = config->transaction_connections,
+      .lock_timeout_ms = config->append_lock_timeout_ms,
   };
-  node->control = control_open(&options);
-  struct control_options transaction_options = options;
-  transaction_options.connections = config->transaction_connections;
-  transaction_options.lock_timeout_ms = config->append_lock_timeout_ms;
   node->transactions = control_open(&transaction_options);
-  struct control_options query_options = options;
-  query_options.connections = config->stream_connections;
-  query_options.reads_only = true;
+  const struct control_options query_options = {
+      .database = &node->database, .connections = config->stream_connections, .reads_only = true};
   node->queries = control_open(&query_options);
   const struct topics_options topics_options = {.loop = node->loop, .control = node->control};
   node->topics = topics_create(&topics_options);
@@ -324,13 +315,7 @@ static void open_control(struct node *node) {
   node->users = users_open(&users_options);
   users_set_configured(node->users, &config->sasl_users);
   const struct listen_options listen_options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .conninfo = node->database,
-      .application_name = node->application_name,
-      .health = &node->health,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
+      .database = &node->database,
       .on_notify = on_notify,
       .on_change = on_listen_change,
       .owner = node,
@@ -339,16 +324,10 @@ static void open_control(struct node *node) {
 }
 
 static void open_nodes(struct node *node) {
-  const struct config *config = node->config;
   const struct nodes_options options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .conninfo = node->database,
-      .application_name = node->application_name,
+      .database = &node->database,
       .node_id = node->node_id,
       .address = node->advertised,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
   };
   node->nodes = nodes_open(&options);
 }
@@ -365,49 +344,28 @@ static void open_log(struct node *node) {
   node->health.owner = node;
   node->wake = wake_create();
   const struct announce_options announce_options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .conninfo = node->database,
-      .application_name = node->application_name,
+      .database = &node->database,
       .wake = node->wake,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
       .has_listeners = has_listeners,
       .owner = node,
   };
   node->announce = announce_open(&announce_options);
   const struct append_options append_options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .bulk_workers = node->bulk_workers,
-      .conninfo = node->database,
-      .application_name = node->application_name,
-      .health = &node->health,
+      .database = &node->database,
       .cache = node->cache,
       .announce = node->announce,
       .lanes = config->append_lanes,
       .group_max_bytes = config->append_group_max_bytes,
       .group_max_items = config->append_group_max_items,
       .min_insync_replicas = (int)config->min_insync_replicas,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
       .lock_timeout_ms = config->append_lock_timeout_ms,
-      .statement_timeout_ms = config->client_request_timeout_ms,
   };
   node->append = append_open(&append_options);
   const struct read_options read_options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .bulk_workers = node->bulk_workers,
-      .conninfo = node->database,
-      .application_name = node->application_name,
-      .health = &node->health,
+      .database = &node->database,
       .cache = node->cache,
       .wake = node->wake,
       .connections = config->read_connections,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
-      .statement_timeout_ms = config->client_request_timeout_ms,
       .poll_interval_ms = config->wait_poll_interval_ms,
   };
   node->reads = read_pool_open(&read_options);
@@ -415,10 +373,7 @@ static void open_log(struct node *node) {
 
 static void open_housekeeping(struct node *node) {
   const struct housekeeping_options options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .conninfo = node->database,
-      .application_name = node->application_name,
+      .database = &node->database,
       .config = node->config,
       .tasks = housekeeping_tasks,
       .task_count = housekeeping_task_count,
@@ -428,37 +383,10 @@ static void open_housekeeping(struct node *node) {
 
 static void open_groups(struct node *node) {
   const struct config *config = node->config;
-  const struct commits_options commits_options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .conninfo = config->database,
-      .application_name = node->application_name,
-      .health = &node->health,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
-      .statement_timeout_ms = config->client_request_timeout_ms,
-  };
-  node->commits = commits_open(&commits_options);
-  const struct committed_options committed_options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .conninfo = config->database,
-      .application_name = node->application_name,
-      .health = &node->health,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
-      .statement_timeout_ms = config->client_request_timeout_ms,
-  };
-  node->committed = committed_open(&committed_options);
+  node->commits = commits_open(&node->database);
+  node->committed = committed_open(&node->database);
   const struct heartbeats_options heartbeats_options = {
-      .loop = node->loop,
-      .connect_workers = node->connect_workers,
-      .conninfo = config->database,
-      .application_name = node->application_name,
-      .health = &node->health,
-      .connect_timeout_ms = config->database_connect_timeout_ms,
-      .retry_max_ms = config->database_retry_max_ms,
-      .statement_timeout_ms = config->client_request_timeout_ms,
+      .database = &node->database,
       .session_timeout_ms = config->consumer_session_timeout_ms,
   };
   node->heartbeats = heartbeats_open(&heartbeats_options);
@@ -491,15 +419,15 @@ static bool open_workers(struct node *node) {
   /* After a fail-over all sessions connect at once, and each may have to wait for a host that is
    * silent. */
   const struct config *config = node->config;
+  struct database *database = &node->database;
   unsigned sessions =
       2 * config->append_lanes + config->read_connections + config->control_connections;
-  node->connect_workers = worker_pool_start(
+  database->connect_workers = worker_pool_start(
       node->loop, sessions < CONNECT_THREADS_MAX ? sessions : CONNECT_THREADS_MAX);
-  node->bulk_workers =
-      worker_pool_start(node->loop, 2 * config->append_lanes + config->read_connections);
-  node->workers = worker_pool_start(node->loop, node->config->worker_threads);
+  database->bulk_workers = worker_pool_start(node->loop, sessions);
+  node->workers = worker_pool_start(node->loop, config->worker_threads);
   node->login_workers = worker_pool_start(node->loop, LOGIN_THREADS);
-  if (node->connect_workers && node->bulk_workers && node->workers && node->login_workers) {
+  if (database->connect_workers && database->bulk_workers && node->workers && node->login_workers) {
     return true;
   }
   log_event(LOG_ERROR, "cannot start", "reason", "a thread cannot be started", NULL);
@@ -529,7 +457,13 @@ struct node *node_open(struct ev_loop *loop, struct config *config) {
   struct node *node = memory_allocate_zeroed(1, sizeof *node);
   node->loop = loop;
   node->config = config;
-  node->database = memory_copy_text(config->database);
+  node->conninfo = memory_copy_text(config->database);
+  node->database = (struct database){.loop = loop,
+                                     .conninfo = node->conninfo,
+                                     .application_name = node->application_name,
+                                     .health = &node->health};
+  database_set_timeouts(&node->database, config->database_connect_timeout_ms,
+                        config->database_retry_max_ms, config->client_request_timeout_ms);
   node->budget.limit = config->request_memory_bytes;
   register_metrics(node);
   if (!open_workers(node) || !security_open_tls(config, &node->tls) || !open_ports(node)) {
@@ -610,9 +544,9 @@ void node_close(struct node *node) {
   if (node->users) users_stop(node->users);
   if (node->login_workers) worker_pool_stop(node->login_workers);
   if (node->workers) worker_pool_stop(node->workers);
-  if (node->bulk_workers) worker_pool_stop(node->bulk_workers);
+  if (node->database.bulk_workers) worker_pool_stop(node->database.bulk_workers);
   /* A thread that is connecting reads what the parts below own. */
-  if (node->connect_workers) worker_pool_stop(node->connect_workers);
+  if (node->database.connect_workers) worker_pool_stop(node->database.connect_workers);
   if (node->append) append_close(node->append);
   if (node->commits) commits_close(node->commits);
   if (node->committed) committed_close(node->committed);
@@ -632,6 +566,6 @@ void node_close(struct node *node) {
   wake_free(node->wake);
   tail_cache_free(node->cache);
   config_free(node->config);
-  free(node->database);
+  free(node->conninfo);
   free(node);
 }

@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "db/array.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/health.h"
 
 #define WRITE_SECONDS 1.0 /* overdue_before() in SQL allows for twice this delay */
@@ -46,7 +47,6 @@ struct heartbeats {
   struct db_parameter parameters[2];
   struct db_call call;
   ev_timer timer;
-  char setup_statement_timeout[64];
   const char *setup[4];
   struct metric_series *written_total;
   struct metric_series *cached_total;
@@ -233,7 +233,7 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
                      const char *reason) {
   struct heartbeats *heartbeats = owner;
   (void)connection;
-  db_health_report(heartbeats->options.health, heartbeats->was_ready, ready, reason);
+  db_health_report(heartbeats->options.database->health, heartbeats->was_ready, ready, reason);
   heartbeats->was_ready = ready;
   if (ready) write_down(heartbeats); /* what waited for the session has waited long enough */
 }
@@ -242,24 +242,16 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
 
 static void open_connection(struct heartbeats *heartbeats) {
   const struct heartbeats_options *options = &heartbeats->options;
-  snprintf(heartbeats->setup_statement_timeout, sizeof heartbeats->setup_statement_timeout,
-           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
-  heartbeats->setup[0] = heartbeats->setup_statement_timeout;
+  heartbeats->setup[0] = options->database->set_statement_timeout;
   heartbeats->setup[1] = "SET default_transaction_isolation = 'read committed'";
   heartbeats->setup[2] = DB_SETUP_PLANNER;
-  db_health_add_session(options->health);
+  db_health_add_session(options->database->health);
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .setup = heartbeats->setup,
       .statements = statements,
       .statement_count = sizeof statements / sizeof *statements,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
-      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .answer_limit_ms = database_answer_limit_ms(options->database),
       .on_state = on_state,
       .owner = heartbeats,
   };
@@ -282,12 +274,12 @@ struct heartbeats *heartbeats_open(const struct heartbeats_options *options) {
   open_connection(heartbeats);
   ev_timer_init(&heartbeats->timer, on_timer, WRITE_SECONDS, WRITE_SECONDS);
   heartbeats->timer.data = heartbeats;
-  ev_timer_start(options->loop, &heartbeats->timer);
+  ev_timer_start(options->database->loop, &heartbeats->timer);
   return heartbeats;
 }
 
 void heartbeats_close(struct heartbeats *heartbeats) {
-  ev_timer_stop(heartbeats->options.loop, &heartbeats->timer);
+  ev_timer_stop(heartbeats->options.database->loop, &heartbeats->timer);
   db_connection_close(heartbeats->connection);
   struct member *member, *next;
   HASH_ITER(hh, heartbeats->members, member, next) remove_member(heartbeats, member);

@@ -12,20 +12,11 @@
 
 #include "base/slice.h"
 
-struct db_health;
-struct ev_loop;
+struct database;
 struct heartbeats;
-struct worker_pool;
 
 struct heartbeats_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  const char *conninfo;
-  const char *application_name;
-  struct db_health *health;
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
-  int64_t statement_timeout_ms;
+  const struct database *database;
   int64_t session_timeout_ms; /* a member that is silent for longer is forgotten */
 };
 

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/values.h"
 
 /* The advisory lock in the two-integer key space; sql/migrations/0002_topics.sql lists the keys. */
@@ -164,9 +165,9 @@ static void start_step(struct housekeeping *housekeeping, struct task_state *sta
 
 static void wait_until(struct housekeeping *housekeeping, int64_t when_us, int64_t now_us) {
   double seconds = when_us > now_us ? (double)(when_us - now_us) / 1e6 : 0.;
-  ev_timer_stop(housekeeping->options.loop, &housekeeping->timer);
+  ev_timer_stop(housekeeping->options.database->loop, &housekeeping->timer);
   ev_timer_set(&housekeeping->timer, seconds, 0.);
-  ev_timer_start(housekeeping->options.loop, &housekeeping->timer);
+  ev_timer_start(housekeeping->options.database->loop, &housekeeping->timer);
 }
 
 static struct task_state *most_overdue(struct housekeeping *housekeeping) {
@@ -377,16 +378,10 @@ struct housekeeping *housekeeping_open(const struct housekeeping_options *option
   ev_timer_init(&housekeeping->timer, on_timer, 0., 0.);
   housekeeping->timer.data = housekeeping;
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .setup = setup,
       .statements = housekeeping->statements,
       .statement_count = STATEMENT_TASKS + options->task_count,
-      .connect_timeout_ms = options->config->database_connect_timeout_ms,
-      .retry_max_ms = options->config->database_retry_max_ms,
       .answer_limit_ms = ANSWER_LIMIT_MS,
       .on_state = on_state,
       .owner = housekeeping,
@@ -405,7 +400,7 @@ bool housekeeping_is_active(const struct housekeeping *housekeeping) {
 
 void housekeeping_close(struct housekeeping *housekeeping) {
   housekeeping->closing = true;
-  ev_timer_stop(housekeeping->options.loop, &housekeeping->timer);
+  ev_timer_stop(housekeeping->options.database->loop, &housekeeping->timer);
   db_connection_close(housekeeping->connection);
   free(housekeeping->statements);
   free(housekeeping->tasks);

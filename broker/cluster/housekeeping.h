@@ -35,9 +35,8 @@
 
 #include "config/config.h"
 
-struct ev_loop;
+struct database;
 struct housekeeping;
-struct worker_pool;
 
 #define HOUSEKEEPING_MAX_PARAMETERS 6
 
@@ -60,10 +59,7 @@ extern const struct housekeeping_task housekeeping_tasks[];
 extern const unsigned housekeeping_task_count;
 
 struct housekeeping_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  const char *conninfo;
-  const char *application_name;
+  const struct database *database;
   const struct config *config; /* what settings are read from; see housekeeping_set_config() */
   const struct housekeeping_task *tasks; /* usually housekeeping_tasks; must stay valid */
   unsigned task_count;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/values.h"
 
 #define REFRESH_SECONDS 2.0
@@ -195,16 +196,10 @@ struct nodes *nodes_open(const struct nodes_options *options) {
   nodes->batch.on_result = on_result;
   nodes->batch.on_done = on_done;
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .setup = setup,
       .statements = statements,
       .statement_count = sizeof statements / sizeof *statements,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
       .answer_limit_ms = ANSWER_LIMIT_MS,
       .on_state = on_state,
       .owner = nodes,
@@ -212,7 +207,7 @@ struct nodes *nodes_open(const struct nodes_options *options) {
   nodes->connection = db_connection_open(&connection_options);
   ev_timer_init(&nodes->timer, on_tick, REFRESH_SECONDS, REFRESH_SECONDS);
   nodes->timer.data = nodes;
-  ev_timer_start(options->loop, &nodes->timer);
+  ev_timer_start(options->database->loop, &nodes->timer);
   return nodes;
 }
 
@@ -223,7 +218,7 @@ void nodes_refresh(struct nodes *nodes) {
 
 void nodes_leave(struct nodes *nodes) {
   nodes->leaving = true;
-  ev_timer_stop(nodes->options.loop, &nodes->timer);
+  ev_timer_stop(nodes->options.database->loop, &nodes->timer);
   proceed(nodes);
 }
 
@@ -232,7 +227,7 @@ bool nodes_has_left(const struct nodes *nodes) {
 }
 
 void nodes_close(struct nodes *nodes) {
-  ev_timer_stop(nodes->options.loop, &nodes->timer);
+  ev_timer_stop(nodes->options.database->loop, &nodes->timer);
   nodes->leaving = true;
   nodes->is_registered = false;
   db_connection_close(nodes->connection);

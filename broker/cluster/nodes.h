@@ -13,19 +13,13 @@
 
 #include "cluster/placement.h"
 
-struct ev_loop;
+struct database;
 struct nodes;
-struct worker_pool;
 
 struct nodes_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  const char *conninfo;
-  const char *application_name;
+  const struct database *database;
   const char *node_id;
   const char *address; /* "host:port" that clients are told */
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
 };
 
 /* Starts connecting and registers when connected. The session does not count for the node's

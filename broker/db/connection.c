@@ -20,6 +20,7 @@
 #include "base/worker.h"
 #include "db/bulk.h"
 #include "db/connect.h"
+#include "db/database.h"
 
 /* Parameters of a batch above this many bytes are sent by a worker. */
 #define BULK_PARAMETER_BYTES (1u << 20)
@@ -202,19 +203,19 @@ static void watch_socket(struct db_connection *connection) {
   int socket = PQsocket(connection->pg);
   ev_io_set(&connection->read_watcher, socket, EV_READ);
   ev_io_set(&connection->write_watcher, socket, EV_WRITE);
-  ev_io_start(connection->options.loop, &connection->read_watcher);
+  ev_io_start(connection->options.database->loop, &connection->read_watcher);
 }
 
 static void unwatch_socket(struct db_connection *connection) {
-  ev_io_stop(connection->options.loop, &connection->read_watcher);
-  ev_io_stop(connection->options.loop, &connection->write_watcher);
+  ev_io_stop(connection->options.database->loop, &connection->read_watcher);
+  ev_io_stop(connection->options.database->loop, &connection->write_watcher);
 }
 
 static void restart_answer_timer(struct db_connection *connection) {
-  ev_timer_stop(connection->options.loop, &connection->answer_timer);
+  ev_timer_stop(connection->options.database->loop, &connection->answer_timer);
   if (connection->head == NULL) return;
   ev_timer_set(&connection->answer_timer, (double)connection->options.answer_limit_ms / 1000.0, 0.);
-  ev_timer_start(connection->options.loop, &connection->answer_timer);
+  ev_timer_start(connection->options.database->loop, &connection->answer_timer);
 }
 
 /* False when the connection is broken. */
@@ -222,9 +223,9 @@ static bool flush_output(struct db_connection *connection) {
   int pending = PQflush(connection->pg);
   if (pending < 0) return false;
   if (pending > 0) {
-    ev_io_start(connection->options.loop, &connection->write_watcher);
+    ev_io_start(connection->options.database->loop, &connection->write_watcher);
   } else {
-    ev_io_stop(connection->options.loop, &connection->write_watcher);
+    ev_io_stop(connection->options.database->loop, &connection->write_watcher);
   }
   return true;
 }
@@ -314,9 +315,9 @@ static void on_notice(void *argument, const PGresult *result) {
   if (connection->head != NULL && is_cancelled_wait(result)) {
     connection->head->wait_was_cancelled = true;
   } else if (strncmp(sqlstate, "00", 2) != 0) {
-    log_event(LOG_WARN, "PostgreSQL warns", "session", connection->options.application_name,
-              "sqlstate", sqlstate, "reason", PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
-              NULL);
+    log_event(LOG_WARN, "PostgreSQL warns", "session",
+              connection->options.database->application_name, "sqlstate", sqlstate, "reason",
+              PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY), NULL);
   }
 }
 
@@ -387,12 +388,12 @@ static void bulk_done(struct worker_job *job) {
 static void lend_session(struct db_connection *connection, const struct db_call *calls) {
   struct db_batch *batch = connection->head;
   unwatch_socket(connection);
-  ev_timer_stop(connection->options.loop, &connection->answer_timer);
+  ev_timer_stop(connection->options.database->loop, &connection->answer_timer);
   set_state(connection, DB_BULK);
   connection->bulk =
       (struct db_bulk){.job = {.run = db_bulk_run, .done = bulk_done},
                        .time_limit_ms = connection->options.answer_limit_ms,
-                       .workers = connection->options.bulk_workers,
+                       .workers = connection->options.database->bulk_workers,
                        .pg = connection->pg,
                        .batch = batch,
                        .statements = connection->options.statements,
@@ -400,7 +401,7 @@ static void lend_session(struct db_connection *connection, const struct db_call 
                        .count = batch->call_count,
                        .answered = batch->answered,
                        .results = memory_allocate_zeroed(batch->call_count, sizeof(PGresult *))};
-  worker_pool_submit(connection->options.bulk_workers, &connection->bulk.job);
+  worker_pool_submit(connection->options.database->bulk_workers, &connection->bulk.job);
 }
 
 static void on_readable(struct ev_loop *loop, ev_io *watcher, int events) {
@@ -464,7 +465,7 @@ void db_connection_send(struct db_connection *connection, struct db_batch *batch
   healthy = healthy && PQpipelineSync(connection->pg) == 1 && flush_output(connection);
   if (!healthy) {
     connection->is_failing = true;
-    ev_idle_start(connection->options.loop, &connection->deferred);
+    ev_idle_start(connection->options.database->loop, &connection->deferred);
   }
   if (connection->in_flight == 1) restart_answer_timer(connection);
 }
@@ -479,10 +480,10 @@ static void schedule_retry(struct db_connection *connection) {
   /* Jitter keeps many nodes from arriving together after an outage. */
   double delay = (double)connection->retry_delay_ms / 1000.0 * (0.5 + drand48() / 2);
   ev_timer_set(&connection->retry_timer, delay, 0.);
-  ev_timer_start(connection->options.loop, &connection->retry_timer);
+  ev_timer_start(connection->options.database->loop, &connection->retry_timer);
   connection->retry_delay_ms *= 2;
-  if (connection->retry_delay_ms > connection->options.retry_max_ms) {
-    connection->retry_delay_ms = connection->options.retry_max_ms;
+  if (connection->retry_delay_ms > connection->options.database->retry_max_ms) {
+    connection->retry_delay_ms = connection->options.database->retry_max_ms;
   }
 }
 
@@ -521,16 +522,16 @@ static void connect_done(struct db_connect *connect) {
  * its time. */
 static void start_connecting(struct db_connection *connection, PGconn *lost) {
   connection->connect =
-      (struct db_connect){.conninfo = connection->options.conninfo,
-                          .application_name = connection->options.application_name,
+      (struct db_connect){.conninfo = connection->options.database->conninfo,
+                          .application_name = connection->options.database->application_name,
                           .setup = connection->options.setup,
                           .statements = connection->options.statements,
                           .statement_count = connection->options.statement_count,
-                          .timeout_ms = connection->options.connect_timeout_ms,
+                          .timeout_ms = connection->options.database->connect_timeout_ms,
                           .done = connect_done,
                           .lost = lost,
                           .owner = connection};
-  db_connect_start(connection->options.connect_workers, &connection->connect);
+  db_connect_start(connection->options.database->connect_workers, &connection->connect);
 }
 
 static void on_retry(struct ev_loop *loop, ev_timer *timer, int events) {
@@ -543,8 +544,8 @@ static void on_retry(struct ev_loop *loop, ev_timer *timer, int events) {
 static PGconn *detach_session(struct db_connection *connection) {
   PGconn *pg = connection->pg;
   unwatch_socket(connection);
-  ev_timer_stop(connection->options.loop, &connection->answer_timer);
-  ev_idle_stop(connection->options.loop, &connection->deferred);
+  ev_timer_stop(connection->options.database->loop, &connection->answer_timer);
+  ev_idle_stop(connection->options.database->loop, &connection->deferred);
   connection->is_failing = false;
   connection->unparsed = 0;
   connection->pg = NULL;
@@ -665,7 +666,7 @@ void db_connection_close(struct db_connection *connection) {
   enum db_connection_state state = connection->state;
   bool worker_has_it =
       (state == DB_CONNECTING || state == DB_DOWN) && !ev_is_active(&connection->retry_timer);
-  ev_timer_stop(connection->options.loop, &connection->retry_timer);
+  ev_timer_stop(connection->options.database->loop, &connection->retry_timer);
   if (connection->pg) PQfinish(detach_session(connection));
   finish_closing(connection, worker_has_it);
 }

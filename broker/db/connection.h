@@ -13,8 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ev_loop;
-struct worker_pool;
+struct database;
 struct db_connection;
 
 /* A prepared statement. Parameters and results are binary. */
@@ -74,19 +73,13 @@ struct db_batch {
 };
 
 struct db_connection_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers; /* for connecting */
-  struct worker_pool *bulk_workers;    /* for batches with large parameters or results; must
-                                        * be stopped before the connection is closed */
-  const char *conninfo;
-  const char *application_name;
-  const char *const *setup; /* SQL run after connecting, ended by NULL */
+  const struct database *database; /* its bulk workers must be stopped before the connection is
+                                    * closed */
+  const char *const *setup;        /* SQL run after connecting, ended by NULL */
   const struct db_statement *statements;
   unsigned statement_count;
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms; /* greatest pause between attempts */
-  int64_t
-      answer_limit_ms; /* a batch without an answer for that long means the connection is dead */
+  /* A batch without an answer for that long means the connection is dead. */
+  int64_t answer_limit_ms;
   /* State changed: ready, or lost (`reason` says why), or still not reachable (`reason` again). */
   void (*on_state)(struct db_connection *connection, void *owner, bool ready, const char *reason);
   void (*on_notify)(void *owner, const char *channel, const char *payload); /* may be NULL */

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/turn.h"
+#include "db/database.h"
 #include "db/health.h"
 
 #define RETRY_FIRST_US 1000
@@ -38,7 +39,6 @@ struct control {
   struct turn turn;
   ev_timer tick; /* deadlines and delayed retries, while anything queues */
   bool closing;
-  char setup_statement_timeout[64];
   char setup_lock_timeout[64];
   const char *setup[6];
   struct metric_series *retries_total;
@@ -133,7 +133,7 @@ static void pump(struct control *control) {
     }
   }
   if (control->queue && !ev_is_active(&control->tick)) {
-    ev_timer_again(control->options.loop, &control->tick);
+    ev_timer_again(control->options.database->loop, &control->tick);
   }
 }
 
@@ -265,7 +265,7 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
                      const char *reason) {
   struct session *session = owner;
   (void)connection;
-  db_health_report(session->control->options.health, session->was_ready, ready, reason);
+  db_health_report(session->control->options.database->health, session->was_ready, ready, reason);
   session->was_ready = ready;
   session->is_read_committed = false;
   if (!session->control->closing) pump(session->control);
@@ -277,19 +277,13 @@ static void open_session(struct control *control, struct session *session) {
   session->batch.on_result = on_result;
   session->batch.on_done = on_done;
   session->isolation_batch.on_done = on_isolation_done;
-  db_health_add_session(options->health);
+  db_health_add_session(options->database->health);
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->bulk_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .setup = control->setup,
       .statements = control_statements,
       .statement_count = CONTROL_STATEMENT_COUNT,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
-      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .answer_limit_ms = database_answer_limit_ms(options->database),
       .on_state = on_state,
       .owner = session,
   };
@@ -300,9 +294,7 @@ struct control *control_open(const struct control_options *options) {
   struct control *control = memory_allocate_zeroed(1, sizeof *control);
   control->options = *options;
   control->queue_tail = &control->queue;
-  snprintf(control->setup_statement_timeout, sizeof control->setup_statement_timeout,
-           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
-  control->setup[0] = control->setup_statement_timeout;
+  control->setup[0] = options->database->set_statement_timeout;
   snprintf(control->setup_lock_timeout, sizeof control->setup_lock_timeout,
            "SET lock_timeout = %lld", (long long)options->lock_timeout_ms);
   control->setup[1] = options->reads_only
@@ -316,7 +308,7 @@ struct control *control_open(const struct control_options *options) {
       metric_counter("pgcursus_control_retries_total",
                      "Control-plane transactions repeated after a conflict.", NULL, NULL),
       NULL, NULL);
-  turn_init(&control->turn, options->loop, on_turn_end, control);
+  turn_init(&control->turn, options->database->loop, on_turn_end, control);
   ev_timer_init(&control->tick, on_tick, 0., TICK_SECONDS);
   control->tick.data = control;
   control->sessions = memory_allocate_zeroed(options->connections, sizeof *control->sessions);
@@ -328,7 +320,7 @@ struct control *control_open(const struct control_options *options) {
 void control_close(struct control *control) {
   control->closing = true;
   turn_stop(&control->turn);
-  ev_timer_stop(control->options.loop, &control->tick);
+  ev_timer_stop(control->options.database->loop, &control->tick);
   struct control_call *call;
   while ((call = take_next(control, INT64_MAX)) != NULL) {
     finish(call, CONTROL_UNAVAILABLE, "the node is stopping", NULL);

@@ -12,10 +12,8 @@
 #include "db/control_statements.h"
 #include "db/values.h"
 
+struct database;
 struct control;
-struct db_health;
-struct ev_loop;
-struct worker_pool;
 
 enum control_status {
   CONTROL_OK,
@@ -54,17 +52,9 @@ struct control_call {
 };
 
 struct control_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  struct worker_pool *bulk_workers;
-  const char *conninfo;
-  const char *application_name;
-  struct db_health *health;
+  const struct database *database;
   unsigned connections;
   bool reads_only; /* REPEATABLE READ and read-only: for large reads, which need no serial order */
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
-  int64_t statement_timeout_ms;
   int64_t lock_timeout_ms; /* 0: none */
 };
 

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db/values.h"
 
@@ -54,7 +55,7 @@ static void report_sharing(struct listen *listen) {
       "a connection pooler gives the broker's sessions to others; it must pool sessions, not "
       "transactions";
   log_event(LOG_ERROR, reason, NULL);
-  db_health_report(listen->options.health, listen->is_connected, false, reason);
+  db_health_report(listen->options.database->health, listen->is_connected, false, reason);
   listen->is_connected = false;
   set_active(listen, false);
 }
@@ -104,7 +105,7 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
                      const char *reason) {
   struct listen *listen = owner;
   (void)connection;
-  db_health_report(listen->options.health, listen->is_connected, ready, reason);
+  db_health_report(listen->options.database->health, listen->is_connected, ready, reason);
   listen->is_connected = ready;
   listen->server_process = 0;
   set_active(listen, false);
@@ -125,17 +126,11 @@ struct listen *listen_open(const struct listen_options *options) {
       metric_gauge("pgcursus_notification_queue_usage",
                    "Share of PostgreSQL's notification queue in use, between 0 and 1.", NULL, NULL),
       NULL, NULL);
-  db_health_add_session(options->health);
+  db_health_add_session(options->database->health);
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .statements = statements,
       .statement_count = STATEMENT_COUNT,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
       .answer_limit_ms = ANSWER_LIMIT_MS,
       .on_state = on_state,
       .on_notify = on_notify,
@@ -144,7 +139,7 @@ struct listen *listen_open(const struct listen_options *options) {
   listen->connection = db_connection_open(&connection_options);
   ev_timer_init(&listen->timer, on_timer, LOOK_SECONDS, LOOK_SECONDS);
   listen->timer.data = listen;
-  ev_timer_start(options->loop, &listen->timer);
+  ev_timer_start(options->database->loop, &listen->timer);
   return listen;
 }
 
@@ -153,7 +148,7 @@ bool listen_is_active(const struct listen *listen) {
 }
 
 void listen_close(struct listen *listen) {
-  ev_timer_stop(listen->options.loop, &listen->timer);
+  ev_timer_stop(listen->options.database->loop, &listen->timer);
   db_connection_close(listen->connection);
   free(listen);
 }

@@ -6,19 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct db_health;
-struct ev_loop;
+struct database;
 struct listen;
-struct worker_pool;
 
 struct listen_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  const char *conninfo;
-  const char *application_name;
-  struct db_health *health;
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
+  const struct database *database;
   void (*on_notify)(void *owner, const char *channel, const char *payload);
   /* Listening has begun (again): whatever was announced before is unknown. Or it has ended. */
   void (*on_change)(void *owner, bool listening);

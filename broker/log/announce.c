@@ -16,6 +16,7 @@
 #include "base/metrics.h"
 #include "base/turn.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/values.h"
 #include "log/announcement.h"
 #include "log/wake.h"
@@ -177,7 +178,7 @@ static void pump(struct announce *announce) {
     send(announce);
   } else if (!ev_is_active(&announce->timer)) {
     ev_timer_set(&announce->timer, (double)wait_us / 1e6, 0.);
-    ev_timer_start(announce->options.loop, &announce->timer);
+    ev_timer_start(announce->options.database->loop, &announce->timer);
   }
 }
 
@@ -274,20 +275,14 @@ struct announce *announce_open(const struct announce_options *options) {
                      "Notifications sent to other nodes about appended records.", NULL, NULL),
       NULL, NULL);
   choose_sender(announce);
-  turn_init(&announce->turn, options->loop, on_turn_end, announce);
+  turn_init(&announce->turn, options->database->loop, on_turn_end, announce);
   ev_timer_init(&announce->timer, on_timer, 0., 0.);
   announce->timer.data = announce;
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .setup = setup,
       .statements = statements,
       .statement_count = 1,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
       .answer_limit_ms = ANSWER_LIMIT_MS,
       .on_state = on_state,
       .owner = announce,
@@ -298,7 +293,7 @@ struct announce *announce_open(const struct announce_options *options) {
 
 void announce_close(struct announce *announce) {
   turn_stop(&announce->turn);
-  ev_timer_stop(announce->options.loop, &announce->timer);
+  ev_timer_stop(announce->options.database->loop, &announce->timer);
   drop_pending(announce);
 
   db_connection_close(announce->connection);

@@ -10,23 +10,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct database;
 struct announce;
-struct ev_loop;
 struct wake;
-struct worker_pool;
 
 /* The channels; every node listens to both. */
 #define ANNOUNCE_APPEND_CHANNEL "pgcursus_append"
 #define ANNOUNCE_CONTROL_CHANNEL "pgcursus_control"
 
 struct announce_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  const char *conninfo;
-  const char *application_name;
+  const struct database *database;
   struct wake *wake;
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
   /* Whether anybody listens; nothing is sent while it says no. */
   bool (*has_listeners)(void *owner);
   void *owner;

@@ -14,6 +14,7 @@
 #include "base/metrics.h"
 #include "base/turn.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "log/announce.h"
 #include "log/append_group.h"
@@ -50,7 +51,6 @@ struct append {
   struct turn turn; /* groups what arrived in this turn of the loop */
   ev_timer sweep_timer;
   bool closing;
-  char setup_statement_timeout[64];
   char setup_lock_timeout[64];
   const char *setup[2][6]; /* by waits_for_replicas */
   struct metric_series *group_records;
@@ -441,7 +441,7 @@ static void on_turn_end(void *owner) {
   struct append *append = owner;
   for (unsigned i = 0; i < append->lane_count; i++) pump(&append->lanes[i]);
   if (append->pending && !ev_is_active(&append->sweep_timer)) {
-    ev_timer_again(append->options.loop, &append->sweep_timer);
+    ev_timer_again(append->options.database->loop, &append->sweep_timer);
   }
 }
 
@@ -502,7 +502,7 @@ static void on_lane_state(struct db_connection *connection, void *owner, bool re
                           const char *reason) {
   struct lane *lane = owner;
   (void)connection;
-  db_health_report(lane->append->options.health, lane->was_ready, ready, reason);
+  db_health_report(lane->append->options.database->health, lane->was_ready, ready, reason);
   lane->was_ready = ready;
   if (!lane->append->closing && !lane->in_flight) pump(lane);
 }
@@ -538,19 +538,13 @@ static void open_lane(struct append *append, struct lane *lane, bool waits_for_r
   lane->batch.on_result = on_group_result;
   lane->batch.on_done = on_group_done;
   lane->queue.tail = &lane->queue.head;
-  db_health_add_session(options->health);
+  db_health_add_session(options->database->health);
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->bulk_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .setup = append->setup[waits_for_replicas],
       .statements = append_statements,
       .statement_count = APPEND_STATEMENT_COUNT,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
-      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .answer_limit_ms = database_answer_limit_ms(options->database),
       .on_state = on_lane_state,
       .owner = lane,
   };
@@ -560,20 +554,18 @@ static void open_lane(struct append *append, struct lane *lane, bool waits_for_r
 struct append *append_open(const struct append_options *options) {
   struct append *append = memory_allocate_zeroed(1, sizeof *append);
   append->options = *options;
-  snprintf(append->setup_statement_timeout, sizeof append->setup_statement_timeout,
-           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
   snprintf(append->setup_lock_timeout, sizeof append->setup_lock_timeout, "SET lock_timeout = %lld",
            (long long)options->lock_timeout_ms);
   for (unsigned kind = 0; kind < 2; kind++) {
     const char **setup = append->setup[kind];
-    *setup++ = append->setup_statement_timeout;
+    *setup++ = options->database->set_statement_timeout;
     *setup++ = append->setup_lock_timeout;
     *setup++ = "SET default_transaction_isolation = 'read committed'";
     *setup++ = DB_SETUP_PLANNER;
     *setup++ = kind ? "SET synchronous_commit = on" : "SET synchronous_commit = local";
   }
   register_metrics(append);
-  turn_init(&append->turn, options->loop, on_turn_end, append);
+  turn_init(&append->turn, options->database->loop, on_turn_end, append);
   ev_timer_init(&append->sweep_timer, on_sweep, 0., SWEEP_INTERVAL);
   append->sweep_timer.data = append;
   append->lane_count = options->lanes * 2;
@@ -587,7 +579,7 @@ struct append *append_open(const struct append_options *options) {
 void append_close(struct append *append) {
   append->closing = true;
   turn_stop(&append->turn);
-  ev_timer_stop(append->options.loop, &append->sweep_timer);
+  ev_timer_stop(append->options.database->loop, &append->sweep_timer);
   for (unsigned i = 0; i < append->lane_count; i++) {
     struct lane *lane = &append->lanes[i];
     fail_queue(lane, APPEND_UNAVAILABLE, "the node is stopping");

@@ -15,12 +15,10 @@
 #include "base/slice.h"
 #include "log/columns.h"
 
+struct database;
 struct announce;
 struct append;
-struct db_health;
-struct ev_loop;
 struct tail_cache;
-struct worker_pool;
 
 enum append_status {
   APPEND_OK,
@@ -104,22 +102,14 @@ struct append_item {
 };
 
 struct append_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  struct worker_pool *bulk_workers;
-  const char *conninfo;
-  const char *application_name;
-  struct db_health *health;
+  const struct database *database;
   struct tail_cache *cache;
   struct announce *announce;
   unsigned lanes; /* of each kind */
   size_t group_max_bytes;
   unsigned group_max_items;
   int min_insync_replicas; /* the broker's default */
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
   int64_t lock_timeout_ms;
-  int64_t statement_timeout_ms;
 };
 
 struct append *append_open(const struct append_options *options)

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/health.h"
 
 #define GROUP_MAX_ITEMS 256u
@@ -33,7 +34,7 @@ struct answer {
 
 struct commits {
   struct db_batch batch; /* first: callbacks get it */
-  struct commits_options options;
+  const struct database *database;
   struct db_connection *connection;
   bool was_ready;
   bool in_flight;
@@ -47,7 +48,6 @@ struct commits {
   ev_prepare prepare; /* gathers what arrived in this turn of the loop */
   ev_timer tick;      /* deadlines and delayed retries, while something queues */
   bool prepare_active;
-  char setup_statement_timeout[64];
   const char *setup[4];
   struct metric_series *group_items;
   struct metric_series *retries_total;
@@ -161,7 +161,7 @@ static void encode(struct commit_item *item) {
 
 static void pump(struct commits *commits) {
   if (commits->queue && !ev_is_active(&commits->tick)) {
-    ev_timer_again(commits->options.loop, &commits->tick);
+    ev_timer_again(commits->database->loop, &commits->tick);
   }
   if (commits->in_flight || commits->queue == NULL) return;
   if (!db_connection_can_send(commits->connection)) {
@@ -344,7 +344,7 @@ void commits_submit(struct commits *commits, struct commit_item *item) {
   push(commits, item);
   if (!commits->prepare_active) {
     commits->prepare_active = true;
-    ev_prepare_start(commits->options.loop, &commits->prepare);
+    ev_prepare_start(commits->database->loop, &commits->prepare);
   }
 }
 
@@ -352,7 +352,7 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
                      const char *reason) {
   struct commits *commits = owner;
   (void)connection;
-  db_health_report(commits->options.health, commits->was_ready, ready, reason);
+  db_health_report(commits->database->health, commits->was_ready, ready, reason);
   commits->was_ready = ready;
   if (!commits->closing && !commits->in_flight) pump(commits);
 }
@@ -374,34 +374,26 @@ static void register_metrics(struct commits *commits) {
                   NULL, NULL);
 }
 
-struct commits *commits_open(const struct commits_options *options) {
+struct commits *commits_open(const struct database *database) {
   struct commits *commits = memory_allocate_zeroed(1, sizeof *commits);
-  commits->options = *options;
+  commits->database = database;
   commits->queue_tail = &commits->queue;
   commits->batch.on_result = on_result;
   commits->batch.on_done = on_done;
-  snprintf(commits->setup_statement_timeout, sizeof commits->setup_statement_timeout,
-           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
-  commits->setup[0] = commits->setup_statement_timeout;
+  commits->setup[0] = database->set_statement_timeout;
   commits->setup[1] = "SET default_transaction_isolation = 'read committed'";
   commits->setup[2] = DB_SETUP_PLANNER;
   register_metrics(commits);
   ev_prepare_init(&commits->prepare, on_prepare);
   ev_timer_init(&commits->tick, on_tick, 0., TICK_SECONDS);
   commits->prepare.data = commits->tick.data = commits;
-  db_health_add_session(options->health);
+  db_health_add_session(database->health);
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = database,
       .setup = commits->setup,
       .statements = statements,
       .statement_count = sizeof statements / sizeof *statements,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
-      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .answer_limit_ms = database_answer_limit_ms(database),
       .on_state = on_state,
       .owner = commits,
   };
@@ -411,8 +403,8 @@ struct commits *commits_open(const struct commits_options *options) {
 
 void commits_close(struct commits *commits) {
   commits->closing = true;
-  ev_prepare_stop(commits->options.loop, &commits->prepare);
-  ev_timer_stop(commits->options.loop, &commits->tick);
+  ev_prepare_stop(commits->database->loop, &commits->prepare);
+  ev_timer_stop(commits->database->loop, &commits->tick);
   fail_queue(commits, "the node is stopping");
   db_connection_close(commits->connection);
   fail_queue(commits, "the node is stopping");

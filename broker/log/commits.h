@@ -15,10 +15,8 @@
 
 #define COMMIT_PARAMETERS 7
 
+struct database;
 struct commits;
-struct db_health;
-struct ev_loop;
-struct worker_pool;
 
 /* One request: the offsets of one topic, all or none. A zeroed struct whose first part the caller
  * fills and keeps, with what it points to, until `on_done`: called exactly once, never before
@@ -47,18 +45,7 @@ void commit_item_add(struct commit_item *item, int32_t partition, int64_t next_o
 /* Frees what commit_item_add() took; commits_submit() does it for items that were submitted. */
 void commit_item_release(struct commit_item *item);
 
-struct commits_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  const char *conninfo;
-  const char *application_name;
-  struct db_health *health;
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
-  int64_t statement_timeout_ms;
-};
-
-struct commits *commits_open(const struct commits_options *options)
+struct commits *commits_open(const struct database *database)
     __attribute__((returns_nonnull, warn_unused_result));
 
 void commits_submit(struct commits *commits, struct commit_item *item);

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "db/array.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/health.h"
 
 #define MAX_QUESTIONS 512u
@@ -18,7 +19,7 @@
 
 struct committed {
   struct db_batch batch; /* first: callbacks get it */
-  struct committed_options options;
+  const struct database *database;
   struct db_connection *connection;
   bool was_ready;
   bool in_flight;
@@ -35,7 +36,6 @@ struct committed {
   ev_prepare prepare; /* gathers what arrived in this turn of the loop */
   ev_timer tick;
   bool prepare_active;
-  char setup_statement_timeout[64];
   const char *setup[4];
 };
 
@@ -97,7 +97,7 @@ static void pump(struct committed *committed) {
     fail_queue(committed, "PostgreSQL is not available");
   }
   if (committed->queue && !ev_is_active(&committed->tick)) {
-    ev_timer_again(committed->options.loop, &committed->tick);
+    ev_timer_again(committed->database->loop, &committed->tick);
   }
 }
 
@@ -173,7 +173,7 @@ void committed_submit(struct committed *committed, struct committed_request *req
   push(committed, request);
   if (!committed->prepare_active) {
     committed->prepare_active = true;
-    ev_prepare_start(committed->options.loop, &committed->prepare);
+    ev_prepare_start(committed->database->loop, &committed->prepare);
   }
 }
 
@@ -181,38 +181,30 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
                      const char *reason) {
   struct committed *committed = owner;
   (void)connection;
-  db_health_report(committed->options.health, committed->was_ready, ready, reason);
+  db_health_report(committed->database->health, committed->was_ready, ready, reason);
   committed->was_ready = ready;
   if (!committed->closing) pump(committed);
 }
 
-struct committed *committed_open(const struct committed_options *options) {
+struct committed *committed_open(const struct database *database) {
   struct committed *committed = memory_allocate_zeroed(1, sizeof *committed);
-  committed->options = *options;
+  committed->database = database;
   committed->queue_tail = &committed->queue;
   committed->batch.on_result = on_result;
   committed->batch.on_done = on_done;
-  snprintf(committed->setup_statement_timeout, sizeof committed->setup_statement_timeout,
-           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
-  committed->setup[0] = committed->setup_statement_timeout;
+  committed->setup[0] = database->set_statement_timeout;
   committed->setup[1] = "SET default_transaction_isolation = 'read committed'";
   committed->setup[2] = DB_SETUP_PLANNER;
   ev_prepare_init(&committed->prepare, on_prepare);
   ev_timer_init(&committed->tick, on_tick, 0., TICK_SECONDS);
   committed->prepare.data = committed->tick.data = committed;
-  db_health_add_session(options->health);
+  db_health_add_session(database->health);
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->connect_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = database,
       .setup = committed->setup,
       .statements = statements,
       .statement_count = sizeof statements / sizeof *statements,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
-      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .answer_limit_ms = database_answer_limit_ms(database),
       .on_state = on_state,
       .owner = committed,
   };
@@ -222,8 +214,8 @@ struct committed *committed_open(const struct committed_options *options) {
 
 void committed_close(struct committed *committed) {
   committed->closing = true;
-  ev_prepare_stop(committed->options.loop, &committed->prepare);
-  ev_timer_stop(committed->options.loop, &committed->tick);
+  ev_prepare_stop(committed->database->loop, &committed->prepare);
+  ev_timer_stop(committed->database->loop, &committed->tick);
   fail_queue(committed, "the node is stopping");
   db_connection_close(committed->connection);
   db_array_release(&committed->groups);

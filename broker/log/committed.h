@@ -9,10 +9,8 @@
 
 #include "base/slice.h"
 
+struct database;
 struct committed;
-struct db_health;
-struct ev_loop;
-struct worker_pool;
 
 enum committed_status {
   COMMITTED_OK,
@@ -36,18 +34,7 @@ struct committed_request {
   struct committed_request *next;
 };
 
-struct committed_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  const char *conninfo;
-  const char *application_name;
-  struct db_health *health;
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
-  int64_t statement_timeout_ms;
-};
-
-struct committed *committed_open(const struct committed_options *options)
+struct committed *committed_open(const struct database *database)
     __attribute__((returns_nonnull, warn_unused_result));
 
 void committed_submit(struct committed *committed, struct committed_request *request);

@@ -15,6 +15,7 @@
 #include "base/turn.h"
 #include "db/array.h"
 #include "db/connection.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "log/fetch.h"
 #include "log/tail_cache.h"
@@ -75,7 +76,6 @@ struct read_pool {
   ev_timer poll_timer;
   bool closing;
   struct poll poll;
-  char setup_statement_timeout[64];
   const char *setup[5];
   struct metric_series *queries_total;
   struct metric_series *cache_hits_total;
@@ -357,7 +357,8 @@ static void pump(struct read_pool *pool) {
   while (pool->waiting && (session = choose_session(pool)) != NULL) {
     send_query(session, take_waiting(pool));
   }
-  if (pool->waiting && !ev_is_active(&pool->tick)) ev_timer_again(pool->options.loop, &pool->tick);
+  if (pool->waiting && !ev_is_active(&pool->tick))
+    ev_timer_again(pool->options.database->loop, &pool->tick);
 }
 
 static void on_turn_end(void *owner) {
@@ -462,7 +463,7 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
                      const char *reason) {
   struct read_session *session = owner;
   (void)connection;
-  db_health_report(session->pool->options.health, session->was_ready, ready, reason);
+  db_health_report(session->pool->options.database->health, session->was_ready, ready, reason);
   session->was_ready = ready;
   if (!session->pool->closing) pump(session->pool);
 }
@@ -470,19 +471,13 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
 static void open_session(struct read_pool *pool, struct read_session *session) {
   const struct read_options *options = &pool->options;
   session->pool = pool;
-  db_health_add_session(options->health);
+  db_health_add_session(options->database->health);
   const struct db_connection_options connection_options = {
-      .loop = options->loop,
-      .connect_workers = options->connect_workers,
-      .bulk_workers = options->bulk_workers,
-      .conninfo = options->conninfo,
-      .application_name = options->application_name,
+      .database = options->database,
       .setup = pool->setup,
       .statements = read_statements,
       .statement_count = READ_STATEMENT_COUNT,
-      .connect_timeout_ms = options->connect_timeout_ms,
-      .retry_max_ms = options->retry_max_ms,
-      .answer_limit_ms = options->statement_timeout_ms + 5000,
+      .answer_limit_ms = database_answer_limit_ms(options->database),
       .on_state = on_state,
       .owner = session,
   };
@@ -491,11 +486,11 @@ static void open_session(struct read_pool *pool, struct read_session *session) {
 
 static void start_watchers(struct read_pool *pool) {
   double interval = (double)pool->options.poll_interval_ms / 1000.0;
-  turn_init(&pool->turn, pool->options.loop, on_turn_end, pool);
+  turn_init(&pool->turn, pool->options.database->loop, on_turn_end, pool);
   ev_timer_init(&pool->tick, on_tick, 0., TICK_SECONDS);
   ev_timer_init(&pool->poll_timer, on_poll, interval, interval);
   pool->tick.data = pool->poll_timer.data = pool;
-  ev_timer_start(pool->options.loop, &pool->poll_timer);
+  ev_timer_start(pool->options.database->loop, &pool->poll_timer);
 }
 
 struct read_pool *read_pool_open(const struct read_options *options) {
@@ -506,9 +501,7 @@ struct read_pool *read_pool_open(const struct read_options *options) {
   pool->poll.pool = pool;
   pool->poll.batch.on_result = on_poll_result;
   pool->poll.batch.on_done = on_poll_done;
-  snprintf(pool->setup_statement_timeout, sizeof pool->setup_statement_timeout,
-           "SET statement_timeout = %lld", (long long)options->statement_timeout_ms);
-  pool->setup[0] = pool->setup_statement_timeout;
+  pool->setup[0] = options->database->set_statement_timeout;
   pool->setup[1] = "SET default_transaction_isolation = 'read committed'";
   pool->setup[2] = "SET default_transaction_read_only = on";
   pool->setup[3] = DB_SETUP_PLANNER;
@@ -528,8 +521,8 @@ struct read_pool *read_pool_open(const struct read_options *options) {
 void read_pool_close(struct read_pool *pool) {
   pool->closing = true;
   turn_stop(&pool->turn);
-  ev_timer_stop(pool->options.loop, &pool->tick);
-  ev_timer_stop(pool->options.loop, &pool->poll_timer);
+  ev_timer_stop(pool->options.database->loop, &pool->tick);
+  ev_timer_stop(pool->options.database->loop, &pool->poll_timer);
   fail_readers(pool->arrived, READ_UNAVAILABLE, "the node is stopping");
   while (pool->waiting) fail_query(take_waiting(pool), READ_UNAVAILABLE, "the node is stopping");
   for (unsigned i = 0; i < pool->options.connections; i++) {

@@ -12,12 +12,10 @@
 
 #include "log/batch.h"
 
-struct db_health;
-struct ev_loop;
+struct database;
 struct read_pool;
 struct tail_cache;
 struct wake;
-struct worker_pool;
 
 enum read_status {
   READ_OK,
@@ -65,18 +63,10 @@ struct read_request {
 };
 
 struct read_options {
-  struct ev_loop *loop;
-  struct worker_pool *connect_workers;
-  struct worker_pool *bulk_workers;
-  const char *conninfo;
-  const char *application_name;
-  struct db_health *health;
+  const struct database *database;
   struct tail_cache *cache;
   struct wake *wake;
   unsigned connections;
-  int64_t connect_timeout_ms;
-  int64_t retry_max_ms;
-  int64_t statement_timeout_ms;
   int64_t poll_interval_ms; /* how often waited-for partitions are looked at, whoever appended */
 };
 

@@ -1,5 +1,6 @@
 """PostgreSQL goes away, restarts, crashes or is blocked: retryable errors meanwhile, nothing acknowledged is lost."""
 
+import signal
 import threading
 import time
 
@@ -73,6 +74,26 @@ def test_terminated_sessions_are_replaced_under_load(start_broker, own_cluster, 
     assert {error.class_name for error in load.refusals} <= {"availability"}
     load.verify(nodes[0])
     wait_until(lambda: all(status_of(n, "/ready") == 200 for n in nodes), 10, what="/ready 200")
+
+
+def test_sessions_are_replaced_after_a_reload(start_broker, own_cluster, own_database):
+    broker = start_broker(own_database)
+    own, where = backends(own_database)
+
+    def reloads():
+        return sum(event["message"] == "configuration reloaded" for event in broker.events())
+
+    for number in range(1, 11):
+        broker.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: reloads() == number, what="a reload")
+
+    def sessions():
+        return {pid for pid, in sql(own, f"SELECT pid {where}")}
+
+    before = sessions()
+    sql(own, f"SELECT pg_terminate_backend(pid) {where}")
+    wait_until(lambda: sessions() and before.isdisjoint(sessions()), what="new sessions")
+    wait_until(lambda: status_of(broker, "/ready") == 200, what="/ready 200")
 
 
 def test_idempotent_publishes_survive_terminated_sessions_without_an_error(start_broker, own_cluster, own_database):

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db_fixture.h"
 #include "log/announce.h"
@@ -28,6 +29,7 @@ struct publish {
 
 static struct ev_loop *loop;
 static struct db_health health;
+static struct database database;
 static struct tail_cache *cache;
 static struct wake *wake;
 static struct append *append;
@@ -50,19 +52,18 @@ static void turn(void) {
 static int open_with(unsigned lanes, size_t max_bytes, unsigned max_items) {
   loop = ev_loop_new(0);
   health = (struct db_health){0};
+  database = (struct database){.loop = loop, .health = &health};
   cache = tail_cache_create(1 << 20);
   wake = wake_create();
   used = answers = 0;
   memset(publishes, 0, sizeof publishes);
-  append = append_open(&(struct append_options){.loop = loop,
-                                                .health = &health,
+  append = append_open(&(struct append_options){.database = &database,
                                                 .cache = cache,
 
                                                 .lanes = lanes,
                                                 .group_max_bytes = max_bytes,
                                                 .group_max_items = max_items,
                                                 .min_insync_replicas = 1,
-                                                .statement_timeout_ms = 1000,
                                                 .lock_timeout_ms = 1000});
   lane = db_fixture[0];
   for (unsigned i = 0; i < 2 * lanes; i++) db_fixture_make_ready(db_fixture[i]);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
@@ -21,6 +22,7 @@ struct request {
 
 static struct ev_loop *loop;
 static struct db_health health;
+static struct database database;
 static struct commits *commits;
 static struct request requests[ITEMS];
 static struct db_connection *session;
@@ -33,9 +35,9 @@ static int open_all(void **state) {
   (void)state;
   loop = ev_loop_new(0);
   health = (struct db_health){0};
+  database = (struct database){.loop = loop, .health = &health};
   memset(requests, 0, sizeof requests);
-  commits = commits_open(
-      &(struct commits_options){.loop = loop, .health = &health, .statement_timeout_ms = 1000});
+  commits = commits_open(&database);
   session = db_fixture[0];
   db_fixture_make_ready(session);
   return 0;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
@@ -22,6 +23,7 @@ struct caller {
 
 static struct ev_loop *loop;
 static struct db_health health;
+static struct database database;
 static struct control *control;
 static struct caller callers[CALLS];
 static unsigned used;
@@ -34,10 +36,11 @@ static void turn(void) {
 static int open_with(unsigned connections) {
   loop = ev_loop_new(0);
   health = (struct db_health){0};
+  database = (struct database){.loop = loop, .health = &health};
   used = 0;
   memset(callers, 0, sizeof callers);
-  control = control_open(&(struct control_options){
-      .loop = loop, .health = &health, .connections = connections, .statement_timeout_ms = 1000});
+  control =
+      control_open(&(struct control_options){.database = &database, .connections = connections});
   session = db_fixture[0];
   for (unsigned i = 0; i < connections; i++) db_fixture_make_ready(db_fixture[i]);
   return 0;

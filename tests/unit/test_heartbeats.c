@@ -4,12 +4,14 @@
 #include <ev.h>
 
 #include "base/log.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
 
 static struct ev_loop *loop;
 static struct db_health health;
+static struct database database;
 static struct heartbeats *heartbeats;
 static struct db_connection *session;
 
@@ -17,8 +19,9 @@ static int open_all(void **state) {
   (void)state;
   loop = ev_loop_new(0);
   health = (struct db_health){0};
-  heartbeats = heartbeats_open(&(struct heartbeats_options){
-      .loop = loop, .health = &health, .statement_timeout_ms = 1000, .session_timeout_ms = 30000});
+  database = (struct database){.loop = loop, .health = &health};
+  heartbeats = heartbeats_open(
+      &(struct heartbeats_options){.database = &database, .session_timeout_ms = 30000});
   session = db_fixture[0];
   db_fixture_make_ready(session);
   heartbeats_set_listening(heartbeats, true);

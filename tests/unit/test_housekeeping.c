@@ -1,6 +1,7 @@
 /* The table of housekeeping tasks: what a row must keep so that the session can prepare and run it.
  */
 #include "cluster/housekeeping.h"
+#include "db/database.h"
 
 #include <ev.h>
 
@@ -43,6 +44,7 @@ static void a_task_has_a_setting_for_each_parameter_and_no_other(void **state) {
 enum { PLAIN = 4, SERIALIZABLE = 5 }; /* statements; those of the session itself come first */
 
 static struct ev_loop *loop;
+static struct database database;
 static struct config config;
 static char policy[] = "compact";
 static struct housekeeping *housekeeping;
@@ -64,12 +66,13 @@ static int open_all(void **state) {
   (void)state;
   log_set_level(LOG_ERROR + 1);
   loop = ev_loop_new(0);
+  database = (struct database){.loop = loop};
   config = (struct config){.log_retention_check_interval_ms = 60000,
                            .log_compaction_check_interval_ms = 60000,
                            .log_retention_hours = 77,
                            .log_cleanup_policy = policy};
   housekeeping = housekeeping_open(&(struct housekeeping_options){
-      .loop = loop, .config = &config, .tasks = tasks, .task_count = 2});
+      .database = &database, .config = &config, .tasks = tasks, .task_count = 2});
   session = db_fixture[0];
   db_fixture_make_ready(session);
   return 0;

@@ -3,6 +3,7 @@
 #include <ev.h>
 
 #include "base/log.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db/listen.h"
 #include "db_fixture.h"
@@ -10,6 +11,7 @@
 
 static struct ev_loop *loop;
 static struct db_health health;
+static struct database database;
 static struct listen *listener;
 static struct db_connection *session;
 static unsigned changes;
@@ -32,10 +34,11 @@ static int open_it(void **state) {
   log_set_level(LOG_ERROR);
   loop = ev_loop_new(0);
   health = (struct db_health){0};
+  database = (struct database){.loop = loop, .health = &health};
   changes = 0;
   listening = false;
   listener = listen_open(&(struct listen_options){
-      .loop = loop, .health = &health, .on_notify = on_notify, .on_change = on_change});
+      .database = &database, .on_notify = on_notify, .on_change = on_change});
   session = db_fixture[0];
   return 0;
 }

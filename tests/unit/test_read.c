@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db_fixture.h"
 #include "log/fetch.h"
@@ -27,6 +28,7 @@ struct reader {
 
 static struct ev_loop *loop;
 static struct db_health health;
+static struct database database;
 static struct tail_cache *cache;
 static struct wake *wake;
 static struct read_pool *pool;
@@ -41,16 +43,15 @@ static void turn(void) {
 static int open_with(unsigned connections) {
   loop = ev_loop_new(0);
   health = (struct db_health){0};
+  database = (struct database){.loop = loop, .health = &health};
   cache = tail_cache_create(1 << 20);
   wake = wake_create();
   used = 0;
   memset(readers, 0, sizeof readers);
-  pool = read_pool_open(&(struct read_options){.loop = loop,
-                                               .health = &health,
+  pool = read_pool_open(&(struct read_options){.database = &database,
                                                .cache = cache,
                                                .wake = wake,
                                                .connections = connections,
-                                               .statement_timeout_ms = 1000,
                                                .poll_interval_ms = 20});
   session = db_fixture[0];
   for (unsigned i = 0; i < connections; i++) db_fixture_make_ready(db_fixture[i]);

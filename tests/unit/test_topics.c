@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "db/database.h"
 #include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
@@ -20,6 +21,7 @@ struct loading {
 
 static struct ev_loop *loop;
 static struct db_health health;
+static struct database database;
 static struct control *control;
 static struct topics *topics;
 
@@ -27,8 +29,8 @@ static int open_topics(void **state) {
   (void)state;
   loop = ev_loop_new(0);
   health = (struct db_health){0};
-  control = control_open(&(struct control_options){
-      .loop = loop, .health = &health, .connections = 2, .statement_timeout_ms = 1000});
+  database = (struct database){.loop = loop, .health = &health};
+  control = control_open(&(struct control_options){.database = &database, .connections = 2});
   topics = topics_create(&(struct topics_options){.loop = loop, .control = control});
   for (unsigned i = 0; i < 2; i++) db_fixture_make_ready(db_fixture[i]);
   return 0;
