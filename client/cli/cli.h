@@ -141,5 +141,6 @@ int cmd_bench_consume(struct cli *cli, int argc, char **argv);
 int cmd_bench_transactions(struct cli *cli, int argc, char **argv);
 int cmd_bench_latency(struct cli *cli, int argc, char **argv);
 int cmd_bench_append_stream(struct cli *cli, int argc, char **argv);
+int cmd_bench_read_stream(struct cli *cli, int argc, char **argv);
 
 #endif

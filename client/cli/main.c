@@ -36,6 +36,7 @@ const struct cli_command cli_commands[] = {
     {"bench", "transactions", "measure transactions", cmd_bench_transactions},
     {"bench", "latency", "measure single publishes at a fixed rate", cmd_bench_latency},
     {"bench", "append-stream", "measure appending events to streams", cmd_bench_append_stream},
+    {"bench", "read-stream", "measure reading a whole stream", cmd_bench_read_stream},
     {NULL, "ping", "measure one round trip", cmd_ping},
     {NULL, NULL, NULL, NULL},
 };

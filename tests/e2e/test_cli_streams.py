@@ -59,3 +59,11 @@ def test_streams_are_proved(cli, make_topic):  # noqa: F811
 def test_appending_events_is_measured(cli, new_name):  # noqa: F811
     status, out, _ = cli("bench", "append-stream", "-t", new_name(), "-c", 4, "-n", 100, "--json")
     assert status == 0 and json.loads(out)["records"] >= 100
+
+
+def test_reading_a_stream_is_measured(cli, new_name):  # noqa: F811
+    topic = new_name()
+    for _ in range(2):  # the second run finds the stream of the first
+        status, out, _ = cli("bench", "read-stream", "-t", topic, "--events", 700, "-n", 1400, "--json")
+        assert (status, json.loads(out)["records"]) == (0, 1400)
+    assert cli("stream", "version", topic, "bench-read-700-100")[1] == b"OK version=700\n"
