@@ -83,14 +83,12 @@ static void append_read_members(const struct read_stream *read, struct buffer *o
 
 /* The version after the last event that is returned; 0 when there is none. */
 static int64_t next_history_version(const struct read_stream *read) {
-  const struct stream_page *page = &read->page;
-  if (page->events == NULL) return 0;
-  struct batch_iterator iterator;
+  struct stream_page_iterator iterator;
   struct log_record record;
-  int64_t last = 0;
-  batch_iterator_begin(&iterator, page->events);
-  while (batch_iterator_next(&iterator, &record)) last = record.aggregate_version;
-  return last + 1;
+  int64_t next = 0;
+  stream_page_begin(&iterator, &read->page);
+  while (stream_page_next(&iterator, &record)) next = record.aggregate_version + 1;
+  return next;
 }
 
 static void append_history_members(const struct read_stream *read, struct buffer *out) {
@@ -124,11 +122,11 @@ static void build_envelope(const struct read_stream *read, struct buffer *out) {
 static void build_batch(const struct read_stream *read, struct buffer *out) {
   struct batch_writer writer;
   batch_writer_begin(&writer, out, read->aggregate.topic, read->partition);
-  struct batch_iterator iterator;
+  struct stream_page_iterator iterator;
   struct log_record record;
-  bool goes_on = read->page.events != NULL;
-  if (goes_on) batch_iterator_begin(&iterator, read->page.events);
-  while (goes_on && batch_iterator_next(&iterator, &record)) {
+  bool goes_on = true;
+  stream_page_begin(&iterator, &read->page);
+  while (goes_on && stream_page_next(&iterator, &record)) {
     const struct record wire = {.offset = (uint64_t)record.offset,
                                 .payload = record.payload,
                                 .producer_id = record.producer_id,
@@ -165,7 +163,7 @@ static void free_page(struct call *call) {
 static size_t wire_size(const struct read_stream *read) {
   const struct stream_page *page = &read->page;
   size_t each = WIRE_EVENT_OVERHEAD + read->aggregate.topic.length + read->aggregate.key.length;
-  return (page->events ? page->events->memory : 0) + page->event_count * each;
+  return page->memory + page->event_count * each;
 }
 
 static void fail_stream_index(struct read_stream *read) {

@@ -264,6 +264,23 @@ def test_the_envelope_of_a_stream(client, events):
     assert (envelope["snapshot"]["version"], [r.aggregate_version for r in records]) == (3, [4, 5])
 
 
+def test_a_long_stream_is_read_whole(client, second_client, make_topic):
+    topic, count = make_topic(1, event_sourcing="true"), 1100
+    def send(key, version):
+        return client.send("APPEND_STREAM", dict(topic=topic, key=key, version=version, message=f"{key}-{version}"))
+    requests = [send("long", version) for version in range(1, 600)] + [send("other", 1)]
+    requests += [send("long", version) for version in range(600, count + 1)]
+    for request in requests:
+        client.answer(request, "APPEND_STREAM")
+    envelope, records = frames(second_client, topic=topic, key="long")
+    assert envelope["count"] == count
+    assert [(r.aggregate_version, r.offset, r.payload.decode()) for r in records] == [
+        (version, version - 1 if version < 600 else version, f"long-{version}") for version in range(1, count + 1)]
+    assert versions(client, topic, "long", from_version=50, max_events=1000) == list(range(50, 1050))
+    envelope, records = frames(client, "READ_STREAM_HISTORY", topic=topic, key="long", max_records=1000)
+    assert (envelope["next_version"], len(records), records[-1].aggregate_version) == (1001, 1000, 1000)
+
+
 def test_an_unknown_key_is_an_empty_stream(client, events):
     envelope, records = frames(client, topic=events, key="match-42")
     assert (envelope, records) == (

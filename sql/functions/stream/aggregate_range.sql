@@ -25,7 +25,17 @@ AS $$
     FROM aggregate_proof(_log_id, _partition, _key, NULL) p
    CROSS JOIN LATERAL (
      SELECT least(_to_sequence, p.latest_sequence, _from_sequence + _max_records - 1)) w (last_sequence)
-    LEFT JOIN LATERAL read_stream_page(_log_id, _key, _from_sequence, w.last_sequence, false,
-                                       _max_records, _max_bytes, 256) r
-      ON p.status = 'complete' AND _from_sequence <= w.last_sequence
+   CROSS JOIN LATERAL (
+     SELECT max(g.last_version) AS last_version, count(*)::int AS event_count,
+            array_agg(e.version ORDER BY e.version) AS versions,
+            array_agg(e.record_offset ORDER BY e.version) AS offsets,
+            array_agg(e.event_id ORDER BY e.version) AS event_ids,
+            array_agg(e.event_type ORDER BY e.version) AS event_types,
+            array_agg(e.payload ORDER BY e.version) AS payloads
+       FROM read_stream_page(_log_id, _key, _from_sequence, w.last_sequence, false, _max_records,
+                             _max_bytes, 256) g
+      CROSS JOIN LATERAL unnest(expand_run(g.versions, g.event_count),
+                                expand_run(g.offsets, g.event_count), g.event_ids, g.event_types,
+                                g.payloads) e (version, record_offset, event_id, event_type, payload)
+      WHERE p.status = 'complete' AND _from_sequence <= w.last_sequence) r
 $$;

@@ -13,7 +13,8 @@ LANGUAGE sql AS $$
                                  convert_from(p.snapshot_payload, 'UTF8')) END,
                 p.first_version, p.last_version,
                 coalesce((SELECT string_agg(format('%s:%s@%s', v, convert_from(d, 'UTF8'), o), ' ')
-                            FROM unnest(p.versions, p.payloads, p.offsets) e(v, d, o)),
+                            FROM unnest(expand_run(p.versions, p.event_count), p.payloads,
+                                        expand_run(p.offsets, p.event_count)) e(v, d, o)),
                          p.event_count::text),
                 CASE WHEN p.next_bytes IS NOT NULL
                      THEN format(', next %s bytes at %s', p.next_bytes, p.next_offset) END)
@@ -55,24 +56,65 @@ INSERT INTO transaction_partitions (transaction_id, log_id, partition, first_off
 SELECT t.transaction_id, d.log_id, 0, 0 FROM transaction_states t, topic_definition('t') d;
 SELECT is(pg_temp.page('a', 4), 'head 5, 4 to 5: 4:a4@6 5:a5@8', 'an_open_transaction_does_not_hide_events');
 
+-- Events that follow each other directly, then one after a record that is not of the stream.
+SELECT pg_temp.append_events('t', '{c}', ARRAY[n]) FROM generate_series(1, 3) n \g /dev/null
+SELECT pg_temp.append_events('t', '{c,d}', '{4,1}') \g /dev/null
+CREATE FUNCTION pg_temp.arrays(_key text, _from bigint, _to bigint) RETURNS text LANGUAGE sql AS $$
+  SELECT format('versions %s, offsets %s', p.versions, p.offsets)
+    FROM read_stream_page((SELECT log_id FROM topic_definition('t')), convert_to(_key, 'UTF8'), _from, _to,
+                          false, 100, 1000000, 256) p
+$$;
+SELECT is(pg_temp.page('c'), 'head 4, 1 to 4: 1:c1@10 2:c2@11 3:c3@12 4:c4@13',
+          'a_stream_that_is_alone_is_read_without_its_neighbours');
+SELECT is(pg_temp.page('c', 2, 3), 'head 4, 2 to 3: 2:c2@11 3:c3@12', 'and_a_part_of_it');
+SELECT is(pg_temp.arrays('c', 2, 4), 'versions {2}, offsets {11}', 'of_what_follows_directly_the_first_is_told');
+SELECT is(pg_temp.page('d'), 'head 1, 1 to 1: 1:d1@14', 'an_event_may_be_the_second_of_its_row');
+SELECT pg_temp.append('t', ARRAY['x']) \g /dev/null
+SELECT pg_temp.append_events('t', '{d,c}', '{2,5}') \g /dev/null
+SELECT pg_temp.append_events('t', '{c}', '{6}') \g /dev/null
+SELECT is(pg_temp.page('c'), 'head 6, 1 to 6: 1:c1@10 2:c2@11 3:c3@12 4:c4@13 5:c5@17 6:c6@18',
+          'what_lies_between_is_left_out');
+SELECT is(pg_temp.page('c', 5), 'head 6, 5 to 6: 5:c5@17 6:c6@18',
+          'events_in_a_row_may_begin_inside_one');
+-- An event of a transaction has a producer, the others have none.
+UPDATE record_batches SET producer_id = 'p', producer_epoch = 7, first_sequence = 3, last_sequence = 3
+ WHERE log_id = (SELECT log_id FROM topic_definition('t')) AND base_offset = 11;
+SELECT is((SELECT p.producer_ids::text || p.sequences::text || p.payloads::text
+             FROM read_stream_page((SELECT log_id FROM topic_definition('t')), 'c', 1, 3, false, 9, 9999, 256) p),
+          '{NULL,p,NULL}{NULL,3,NULL}{"\\x6331","\\x6332","\\x6333"}', 'producers_stay_with_their_events');
+
 -- An event far from the next: one by one instead of side by side.
 SELECT pg_temp.append('t', ARRAY['x']) FROM generate_series(1, 100) \g /dev/null
 SELECT pg_temp.append_events('t', '{b}', '{6}') \g /dev/null
-SELECT is(pg_temp.page('b', 5), 'head 6, 5 to 6: 5:b5@9 6:b6@110', 'events_may_lie_far_apart');
+SELECT is(pg_temp.page('b', 5), 'head 6, 5 to 6: 5:b5@9 6:b6@119', 'events_may_lie_far_apart');
 
 UPDATE partition_states SET earliest_offset = 4
  WHERE log_id = (SELECT log_id FROM topic_definition('t'));
-SELECT is(pg_temp.page('b'), 'head 6, 1 to 6: 3:b3@5 4:b4@7 5:b5@9 6:b6@110',
+SELECT is(pg_temp.page('b'), 'head 6, 1 to 6: 3:b3@5 4:b4@7 5:b5@9 6:b6@119',
           'what_lies_before_the_earliest_offset_is_gone');
 DELETE FROM record_batches WHERE log_id = (SELECT log_id FROM topic_definition('t')) AND base_offset < 8;
-SELECT is(pg_temp.page('b'), 'head 6, 1 to 6: 5:b5@9 6:b6@110', 'what_is_not_there_is_left_out');
+SELECT is(pg_temp.page('b'), 'head 6, 1 to 6: 5:b5@9 6:b6@119', 'what_is_not_there_is_left_out');
 SELECT is(stream_version((SELECT log_id FROM topic_definition('t')), 'b'), 6::bigint,
           'the_version_outlives_its_events');
 SELECT is(pg_temp.refusal($$SELECT * FROM read_stream_page(999, 'a', 1, NULL, true, 1, 1, 1)$$),
           '{"code": "stale_log", "log": "999"}', 'a_log_that_is_not_current_is_stale');
 
--- What is touched.
-SELECT pg_temp.append_events('t', '{long}', ARRAY[n]) FROM generate_series(1, 2000) n \g /dev/null
+-- Several rows, and what is touched.
+SELECT pg_temp.append_events('t', '{long}', ARRAY[n]) FROM generate_series(1, 700) n \g /dev/null
+SELECT pg_temp.append('t', ARRAY['x']) \g /dev/null
+SELECT pg_temp.append_events('t', '{long}', ARRAY[n]) FROM generate_series(701, 2000) n \g /dev/null
+SELECT is((SELECT array_agg(ROW(p.versions[1], cardinality(p.versions), p.offsets[1], cardinality(p.offsets),
+                                p.event_count, p.first_version, p.last_version, p.head_version)::text)
+             FROM read_stream_page((SELECT log_id FROM topic_definition('t')), 'long', 1, 1500, true, 10000,
+                                   9999999, 256) p),
+          '{"(1,1,120,1,512,1,1500,2000)","(513,1,632,512,512,1,1500,2000)","(1025,1,1145,1,476,1,1500,2000)"}',
+          'a_long_page_comes_in_rows');
+SELECT is((SELECT string_agg(convert_from(d, 'UTF8'), ' ' ORDER BY v)
+             FROM read_stream_page((SELECT log_id FROM topic_definition('t')), 'long', 2, NULL, true, 10000,
+                                   9999999, 256) p,
+                  unnest(expand_run(p.versions, p.event_count), p.payloads) e (v, d)),
+          (SELECT string_agg('long' || n, ' ' ORDER BY n) FROM generate_series(2, 2000) n),
+          'they_hold_every_event_once');
 SELECT save_snapshot((SELECT log_id FROM topic_definition('t')), 'long', 1998, 's') \g /dev/null
 CREATE FUNCTION pg_temp.cost(_from bigint) RETURNS int LANGUAGE sql AS $$
   SELECT pg_temp.buffers(format('SELECT * FROM read_stream_page(%s, ''long'', %s, NULL, true, 10000, 9999999, 256)',
