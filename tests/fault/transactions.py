@@ -137,6 +137,7 @@ class Worker(Party):
 
     def read(self, partition):
         if partition not in self.position:
+            self.init()  # so that no ghost of ours commits behind the look
             fetched = self.call("FETCH_OFFSET", dict(topic="in", partition=partition, group=GROUP),
                                 dict(partition=partition), lambda answer: dict(offset=int(answer.ok_fields["offset"])))
             self.position[partition] = fetched.offset
