@@ -8,6 +8,10 @@
 
 struct db_connection *db_fixture[DB_FIXTURE_CONNECTIONS];
 unsigned db_fixture_count;
+struct ev_loop *loop;
+struct db_health health;
+struct database database;
+struct db_connection *session;
 
 /* ---- what broker code calls ---- */
 
@@ -16,6 +20,7 @@ struct db_connection *db_connection_open(const struct db_connection_options *opt
   connection->options = *options;
   connection->state = DB_CONNECTING;
   assert_true(db_fixture_count < DB_FIXTURE_CONNECTIONS);
+  if (db_fixture_count == 0) session = connection;
   db_fixture[db_fixture_count++] = connection;
   return connection;
 }
@@ -78,6 +83,31 @@ void db_connection_close(struct db_connection *connection) {
 }
 
 /* ---- what tests call ---- */
+
+void db_fixture_begin(void) {
+  loop = ev_loop_new(0);
+  health = (struct db_health){0};
+  database = (struct database){.loop = loop, .health = &health};
+}
+
+void db_fixture_connect(void) {
+  for (unsigned i = 0; i < db_fixture_count; i++) db_fixture_make_ready(db_fixture[i]);
+}
+
+void db_fixture_end(void) {
+  ev_loop_destroy(loop);
+  assert_int_equal(db_fixture_count, 0);
+}
+
+void turn(void) {
+  ev_run(loop, EVRUN_NOWAIT);
+}
+
+bool run_once_before(int64_t limit_us) {
+  if (clock_monotonic_us() > limit_us) fail_msg("it did not happen");
+  ev_run(loop, EVRUN_ONCE);
+  return true;
+}
 
 void db_fixture_make_ready(struct db_connection *connection) {
   connection->state = DB_READY;

@@ -1,15 +1,19 @@
-/* Connections to a PostgreSQL that is not there. Its db_connection_*() take the place of
- * db/connection.c in every unit program: the linker finds them first. A test sees what was sent and
- * decides what is answered. */
+/* Connections to a PostgreSQL that is not there, and the loop they are on. Its db_connection_*()
+ * take the place of db/connection.c in every unit program: the linker finds them first. A test sees
+ * what was sent and decides what is answered. */
 #ifndef PGCURSUS_TESTS_DB_FIXTURE_H
 #define PGCURSUS_TESTS_DB_FIXTURE_H
 
+#include <ev.h>
 #include <libpq-fe.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/slice.h"
 #include "db/connection.h"
+#include "db/database.h"
+#include "db/health.h"
 
 enum { DB_FIXTURE_CONNECTIONS = 8, DB_FIXTURE_DEPTH = 16 };
 
@@ -31,6 +35,27 @@ struct db_connection {
 /* The connections in the order they were opened; the count falls when one is closed. */
 extern struct db_connection *db_fixture[DB_FIXTURE_CONNECTIONS];
 extern unsigned db_fixture_count;
+
+/* A test's own, from begin() to end(). `session` is the first connection that was opened. */
+extern struct ev_loop *loop;
+extern struct db_health health;
+extern struct database database; /* of this loop and this health */
+extern struct db_connection *session;
+
+/* The set-up of a test: begin(), open what is tested, and, when PostgreSQL is to be there,
+ * connect(), which makes all connections ready. */
+void db_fixture_begin(void);
+void db_fixture_connect(void);
+/* Once all is closed; a connection that is still open fails the test. */
+void db_fixture_end(void);
+
+/* What is ready to happen. */
+void turn(void);
+/* Runs the loop until the condition holds; the test fails when that takes 20 s. */
+#define run_until(condition)                                \
+  for (int64_t limit_us_ = clock_monotonic_us() + 20000000; \
+       !(condition) && run_once_before(limit_us_);)
+bool run_once_before(int64_t limit_us);
 
 void db_fixture_make_ready(struct db_connection *connection);
 /* An attempt to connect failed. */

@@ -3,8 +3,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "db/database.h"
-#include "db/health.h"
 #include "db_fixture.h"
 #include "log/announce.h"
 #include "log/append.h"
@@ -27,9 +25,6 @@ struct publish {
   char reason[80];
 };
 
-static struct ev_loop *loop;
-static struct db_health health;
-static struct database database;
 static struct tail_cache *cache;
 static struct wake *wake;
 static struct append *append;
@@ -45,14 +40,8 @@ static struct publish publishes[MOST];
 static unsigned used, answers;
 static struct db_connection *lane;
 
-static void turn(void) {
-  ev_run(loop, EVRUN_NOWAIT);
-}
-
 static int open_with(unsigned lanes, size_t max_bytes, unsigned max_items) {
-  loop = ev_loop_new(0);
-  health = (struct db_health){0};
-  database = (struct database){.loop = loop, .health = &health};
+  db_fixture_begin();
   cache = tail_cache_create(1 << 20);
   wake = wake_create();
   used = answers = 0;
@@ -66,7 +55,7 @@ static int open_with(unsigned lanes, size_t max_bytes, unsigned max_items) {
                                                 .min_insync_replicas = 1,
                                                 .lock_timeout_ms = 1000});
   lane = db_fixture[0];
-  for (unsigned i = 0; i < 2 * lanes; i++) db_fixture_make_ready(db_fixture[i]);
+  db_fixture_connect();
   return 0;
 }
 
@@ -87,8 +76,7 @@ static int close_all(void **state) {
   for (unsigned i = 0; i < used; i++) columns_free_list(publishes[i].item.rows);
   tail_cache_free(cache);
   wake_free(wake);
-  ev_loop_destroy(loop);
-  assert_int_equal(db_fixture_count, 0);
+  db_fixture_end();
   return 0;
 }
 
@@ -334,8 +322,7 @@ static void commit_with(const int *statuses) {
 }
 
 static void wait_until_sent(void) {
-  int64_t deadline_us = clock_monotonic_us() + 10000000;
-  while (lane->in_flight == 0 && clock_monotonic_us() < deadline_us) ev_run(loop, EVRUN_ONCE);
+  run_until(lane->in_flight);
   assert_int_equal(lane->in_flight, 1);
 }
 
@@ -389,7 +376,7 @@ static void what_is_held_back_beyond_its_deadline_is_surely_not_appended(void **
   submit(publish);
   turn();
   commit_with((const int[]){9});
-  while (publish->answers == 0) ev_run(loop, EVRUN_ONCE);
+  run_until(publish->answers);
   assert_told(publish, APPEND_TIMED_OUT);
   assert_false(append_waits_for_standby(append));
 }
@@ -709,7 +696,7 @@ static void a_deadline_that_passes_in_the_queue_is_surely_not_appended(void **st
   submit(late);
   submit(patient);
   turn();
-  for (unsigned i = 0; i < 50 && late->answers == 0; i++) ev_run(loop, EVRUN_ONCE);
+  run_until(late->answers);
   assert_told(late, APPEND_TIMED_OUT);
   assert_int_equal(patient->answers, 0);
   commit();

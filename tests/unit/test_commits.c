@@ -6,8 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "db/database.h"
-#include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
 
@@ -20,26 +18,15 @@ struct request {
   char code[40], detail[40];
 };
 
-static struct ev_loop *loop;
-static struct db_health health;
-static struct database database;
 static struct commits *commits;
 static struct request requests[ITEMS];
-static struct db_connection *session;
-
-static void turn(void) {
-  ev_run(loop, EVRUN_NOWAIT);
-}
 
 static int open_all(void **state) {
   (void)state;
-  loop = ev_loop_new(0);
-  health = (struct db_health){0};
-  database = (struct database){.loop = loop, .health = &health};
+  db_fixture_begin();
   memset(requests, 0, sizeof requests);
   commits = commits_open(&database);
-  session = db_fixture[0];
-  db_fixture_make_ready(session);
+  db_fixture_connect();
   return 0;
 }
 
@@ -47,8 +34,7 @@ static int close_all(void **state) {
   (void)state;
   if (commits) commits_close(commits);
   commits = NULL;
-  ev_loop_destroy(loop);
-  assert_int_equal(db_fixture_count, 0);
+  db_fixture_end();
   return 0;
 }
 

@@ -5,8 +5,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "db/database.h"
-#include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
 
@@ -21,28 +19,17 @@ struct caller {
   char code[80], detail[80];
 };
 
-static struct ev_loop *loop;
-static struct db_health health;
-static struct database database;
 static struct control *control;
 static struct caller callers[CALLS];
 static unsigned used;
-static struct db_connection *session;
-
-static void turn(void) {
-  ev_run(loop, EVRUN_NOWAIT);
-}
 
 static int open_with(unsigned connections) {
-  loop = ev_loop_new(0);
-  health = (struct db_health){0};
-  database = (struct database){.loop = loop, .health = &health};
+  db_fixture_begin();
   used = 0;
   memset(callers, 0, sizeof callers);
   control =
       control_open(&(struct control_options){.database = &database, .connections = connections});
-  session = db_fixture[0];
-  for (unsigned i = 0; i < connections; i++) db_fixture_make_ready(db_fixture[i]);
+  db_fixture_connect();
   return 0;
 }
 
@@ -60,8 +47,7 @@ static int close_all(void **state) {
   (void)state;
   if (control) control_close(control);
   control = NULL;
-  ev_loop_destroy(loop);
-  assert_int_equal(db_fixture_count, 0);
+  db_fixture_end();
   return 0;
 }
 
@@ -99,7 +85,7 @@ static void commit(struct db_connection *connection, int32_t value) {
 
 /* Until a call is in flight again. */
 static void wait_for_retry(void) {
-  for (unsigned i = 0; i < 100 && session->in_flight == 0; i++) ev_run(loop, EVRUN_ONCE);
+  run_until(session->in_flight);
   assert_int_equal(session->in_flight, 1);
 }
 
@@ -209,7 +195,7 @@ static void conflicts_end_at_the_deadline(void **state) {
   turn();
   db_fixture_refuse(session, 0, "40001", "conflict", "");
   waiting->call.deadline_us = LONG_AGO;
-  for (unsigned i = 0; i < 100 && waiting->answers == 0; i++) ev_run(loop, EVRUN_ONCE);
+  run_until(waiting->answers);
   assert_told(waiting, CONTROL_TIMED_OUT);
 }
 
@@ -332,7 +318,7 @@ static void a_deadline_that_passes_in_the_queue_means_that_nothing_happened(void
   struct caller *late = submit(false), *patient = submit(false);
   late->call.deadline_us = LONG_AGO;
   turn();
-  for (unsigned i = 0; i < 100 && late->answers == 0; i++) ev_run(loop, EVRUN_ONCE);
+  run_until(late->answers);
   assert_told(late, CONTROL_TIMED_OUT);
   commit(session, 1);
   commit(session, 2);

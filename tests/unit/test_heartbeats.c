@@ -4,26 +4,17 @@
 #include <ev.h>
 
 #include "base/log.h"
-#include "db/database.h"
-#include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
 
-static struct ev_loop *loop;
-static struct db_health health;
-static struct database database;
 static struct heartbeats *heartbeats;
-static struct db_connection *session;
 
 static int open_all(void **state) {
   (void)state;
-  loop = ev_loop_new(0);
-  health = (struct db_health){0};
-  database = (struct database){.loop = loop, .health = &health};
+  db_fixture_begin();
   heartbeats = heartbeats_open(
       &(struct heartbeats_options){.database = &database, .session_timeout_ms = 30000});
-  session = db_fixture[0];
-  db_fixture_make_ready(session);
+  db_fixture_connect();
   heartbeats_set_listening(heartbeats, true);
   return 0;
 }
@@ -31,8 +22,7 @@ static int open_all(void **state) {
 static int close_all(void **state) {
   (void)state;
   heartbeats_close(heartbeats);
-  ev_loop_destroy(loop);
-  assert_int_equal(db_fixture_count, 0);
+  db_fixture_end();
   return 0;
 }
 

@@ -1,7 +1,6 @@
 /* The table of housekeeping tasks: what a row must keep so that the session can prepare and run it.
  */
 #include "cluster/housekeeping.h"
-#include "db/database.h"
 
 #include <ev.h>
 
@@ -43,12 +42,9 @@ static void a_task_has_a_setting_for_each_parameter_and_no_other(void **state) {
 
 enum { PLAIN = 4, SERIALIZABLE = 5 }; /* statements; those of the session itself come first */
 
-static struct ev_loop *loop;
-static struct database database;
 static struct config config;
 static char policy[] = "compact";
 static struct housekeeping *housekeeping;
-static struct db_connection *session;
 
 static const struct housekeeping_task tasks[] = {
     {.name = "plain",
@@ -65,24 +61,22 @@ static const struct housekeeping_task tasks[] = {
 static int open_all(void **state) {
   (void)state;
   log_set_level(LOG_ERROR + 1);
-  loop = ev_loop_new(0);
-  database = (struct database){.loop = loop};
+  db_fixture_begin();
   config = (struct config){.log_retention_check_interval_ms = 60000,
                            .log_compaction_check_interval_ms = 60000,
                            .log_retention_hours = 77,
                            .log_cleanup_policy = policy};
   housekeeping = housekeeping_open(&(struct housekeeping_options){
       .database = &database, .config = &config, .tasks = tasks, .task_count = 2});
-  session = db_fixture[0];
-  db_fixture_make_ready(session);
+  db_fixture_connect();
   return 0;
 }
 
 static int close_all(void **state) {
   (void)state;
   housekeeping_close(housekeeping);
-  ev_loop_destroy(loop);
-  return db_fixture_count == 0 ? 0 : -1;
+  db_fixture_end();
+  return 0;
 }
 
 static void answer_lock(bool granted) {

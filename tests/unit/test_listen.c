@@ -3,17 +3,11 @@
 #include <ev.h>
 
 #include "base/log.h"
-#include "db/database.h"
-#include "db/health.h"
 #include "db/listen.h"
 #include "db_fixture.h"
 #include "unit.h"
 
-static struct ev_loop *loop;
-static struct db_health health;
-static struct database database;
 static struct listen *listener;
-static struct db_connection *session;
 static unsigned changes;
 static bool listening;
 
@@ -32,14 +26,11 @@ static void on_notify(void *owner, const char *channel, const char *payload) {
 static int open_it(void **state) {
   (void)state;
   log_set_level(LOG_ERROR);
-  loop = ev_loop_new(0);
-  health = (struct db_health){0};
-  database = (struct database){.loop = loop, .health = &health};
+  db_fixture_begin();
   changes = 0;
   listening = false;
   listener = listen_open(&(struct listen_options){
       .database = &database, .on_notify = on_notify, .on_change = on_change});
-  session = db_fixture[0];
   return 0;
 }
 
@@ -47,8 +38,7 @@ static int close_it(void **state) {
   (void)state;
   health.stopping = true;
   listen_close(listener);
-  ev_loop_destroy(loop);
-  assert_int_equal(db_fixture_count, 0);
+  db_fixture_end();
   return 0;
 }
 
@@ -64,7 +54,7 @@ static void commit(int32_t process) {
 
 /* Runs until the next look. */
 static void wait_for_look(void) {
-  while (session->in_flight == 0) ev_run(loop, EVRUN_ONCE);
+  run_until(session->in_flight);
 }
 
 static void it_listens_once_the_session_is_there(void **state) {

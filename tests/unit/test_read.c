@@ -4,8 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "db/database.h"
-#include "db/health.h"
 #include "db_fixture.h"
 #include "log/fetch.h"
 #include "log/read.h"
@@ -26,24 +24,14 @@ struct reader {
   int64_t bases[BATCHES];
 };
 
-static struct ev_loop *loop;
-static struct db_health health;
-static struct database database;
 static struct tail_cache *cache;
 static struct wake *wake;
 static struct read_pool *pool;
 static struct reader readers[READERS];
 static unsigned used;
-static struct db_connection *session;
-
-static void turn(void) {
-  ev_run(loop, EVRUN_NOWAIT);
-}
 
 static int open_with(unsigned connections) {
-  loop = ev_loop_new(0);
-  health = (struct db_health){0};
-  database = (struct database){.loop = loop, .health = &health};
+  db_fixture_begin();
   cache = tail_cache_create(1 << 20);
   wake = wake_create();
   used = 0;
@@ -53,8 +41,7 @@ static int open_with(unsigned connections) {
                                                .wake = wake,
                                                .connections = connections,
                                                .poll_interval_ms = 20});
-  session = db_fixture[0];
-  for (unsigned i = 0; i < connections; i++) db_fixture_make_ready(db_fixture[i]);
+  db_fixture_connect();
   return 0;
 }
 
@@ -74,8 +61,7 @@ static int close_all(void **state) {
   pool = NULL;
   tail_cache_free(cache);
   wake_free(wake);
-  ev_loop_destroy(loop);
-  assert_int_equal(db_fixture_count, 0);
+  db_fixture_end();
   return 0;
 }
 
@@ -543,7 +529,7 @@ static void a_deadline_that_passes_before_the_query_is_sent_ends_the_read(void *
   db_fixture_lose(session);
   struct reader *late = read_some(0), *patient = read_some(0);
   late->request.deadline_us = LONG_AGO;
-  for (unsigned i = 0; i < 50 && late->answers == 0; i++) ev_run(loop, EVRUN_ONCE);
+  run_until(late->answers);
   assert_told(late, READ_TIMED_OUT);
   db_fixture_make_ready(session);
   answer_with(nothing(0, 0));
@@ -599,7 +585,7 @@ static void waited_for_partitions_are_looked_at(void **state) {
   woken = 0;
   wake_add(wake, &first, 1, 0);
   wake_add(wake, &second, 1, 3);
-  for (unsigned i = 0; i < 50 && session->in_flight == 0; i++) ev_run(loop, EVRUN_ONCE);
+  run_until(session->in_flight);
   assert_int_equal(session->in_flight, 1);
   assert_int_equal(session->sent[0].calls->statement, STATEMENT_ENDS);
   assert_int_equal(db_fixture_bytes(&session->sent[0], 0, 0).length, 20 + 2 * 12);

@@ -7,8 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "db/database.h"
-#include "db/health.h"
 #include "db_fixture.h"
 #include "unit.h"
 
@@ -19,20 +17,15 @@ struct loading {
   int64_t revision; /* -1: no topic */
 };
 
-static struct ev_loop *loop;
-static struct db_health health;
-static struct database database;
 static struct control *control;
 static struct topics *topics;
 
 static int open_topics(void **state) {
   (void)state;
-  loop = ev_loop_new(0);
-  health = (struct db_health){0};
-  database = (struct database){.loop = loop, .health = &health};
+  db_fixture_begin();
   control = control_open(&(struct control_options){.database = &database, .connections = 2});
   topics = topics_create(&(struct topics_options){.loop = loop, .control = control});
-  for (unsigned i = 0; i < 2; i++) db_fixture_make_ready(db_fixture[i]);
+  db_fixture_connect();
   return 0;
 }
 
@@ -41,7 +34,7 @@ static int close_topics(void **state) {
   control_close(control);
   topics_free(topics);
   topics_free(NULL);
-  ev_loop_destroy(loop);
+  db_fixture_end();
   return 0;
 }
 
@@ -192,8 +185,8 @@ static PGresult *definition(int64_t revision) {
   return rows;
 }
 
-static void answer(unsigned session, PGresult *rows) {
-  db_fixture_commit(db_fixture[session], &rows, 1);
+static void answer(unsigned connection, PGresult *rows) {
+  db_fixture_commit(db_fixture[connection], &rows, 1);
 }
 
 static void a_definition_that_was_read_is_cached(void **state) {
