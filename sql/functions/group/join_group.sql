@@ -31,9 +31,9 @@ BEGIN
     _current := store_group(_current, _group, 'topic', _topic, _topics);
   END IF;
   IF remove_overdue_members(_current.group_id, _session_timeout_ms) > 0 THEN
-    PERFORM rebalance_group(_group);
+    _current.generation := rebalance_group(_group);
   END IF;
-  _member_id := new_member_id(_current.group_id, _member);
+  _member_id := new_member_id(_current.group_id, _current.generation, _member);
   INSERT INTO group_members (group_id, member_id) VALUES (_current.group_id, _member_id);
   PERFORM rebalance_group(_group);
   RETURN QUERY SELECT a.* FROM assignment_of(_group, _member_id, _topic) a;

@@ -109,6 +109,26 @@ SELECT is((SELECT (g.generation, g.partitions)::text FROM groups g WHERE g."grou
 SELECT is(pg_temp.join_group('g', 'late', 't'), '5 late: t:P0 t:P1 t:P2 t:P3 t:P4 t:P5',
           'whoever_joins_then_gets_them_all');
 
+-- Who is gone does not come back under its id: a base name has 10000 of them, and they are used in turn.
+CREATE FUNCTION pg_temp.come_and_go(_times int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+  _member text;
+BEGIN
+  FOR _turn IN 1.._times LOOP
+    SELECT j.member_id INTO STRICT _member FROM join_group('v', 'm', 'two', NULL) j LIMIT 1;
+    RETURN NEXT _member;
+    PERFORM leave_group('v', _member, 'two', NULL);
+  END LOOP;
+END
+$$;
+SELECT is((SELECT count(DISTINCT m) FROM pg_temp.come_and_go(500) m), 500::bigint, 'no_id_comes_back_soon');
+SELECT pg_temp.join_group('v', 'x', 'two') \g /dev/null
+INSERT INTO group_members (group_id, member_id)
+SELECT g.group_id, new_member_id(g.group_id, g.generation, 'm') FROM group_definitions g WHERE g.name = 'v';
+SELECT is((SELECT count(*) FROM group_members m JOIN group_definitions g USING (group_id)
+            WHERE g.name = 'v' AND m.member_id = new_member_id(g.group_id, g.generation, 'm')), 0::bigint,
+          'an_id_that_a_member_has_is_passed_over');
+
 -- Ids run out after a while, and never collide.
 INSERT INTO group_members (group_id, member_id)
 SELECT g.group_id, 'full-' || lpad(i::text, 4, '0') FROM group_definitions g, generate_series(0, 9999) i
