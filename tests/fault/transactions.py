@@ -306,9 +306,11 @@ class Reader(Party):
             try:
                 partition = self.random.randrange(OUTPUTS)
                 end = self.bounds(partition).latest
-                start = 0 if self.random.random() < 0.05 else max(end - self.random.randrange(300), 0)
+                isolation = self.random.choice([COMMITTED, UNCOMMITTED])
+                back = self.random.randrange(1000 if isolation == COMMITTED else 200)
+                start = 0 if self.random.random() < 0.05 else max(end - back, 0)
                 more = self.random.choice([{}, {}, {"batch": self.random.randrange(1, 20)}, {"wait_ms": 100}])
-                self.all(partition, start, self.random.choice([COMMITTED, UNCOMMITTED]), **more)
+                self.all(partition, start, isolation, **more)
                 self.bounds(partition)
                 time.sleep(self.random.random() * 0.1)
             except Unknown:
