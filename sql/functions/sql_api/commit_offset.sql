@@ -9,8 +9,8 @@
 --            offset that cannot be, a topic that the group does not consume, or an offset below the one
 --            that is stored; object_in_use when the group has members and the caller is none;
 --            object_not_in_prerequisite_state when the member may not commit the partition (any more);
---            lock_not_available when the group is being rebalanced, and serialization_failure above
---            READ COMMITTED when it just was: try the transaction again.
+--            lock_not_available at READ COMMITTED when the group is being rebalanced, and above it
+--            serialization_failure when it just was: try the transaction again.
 -- Tables:    offset_commits (written), group_definitions (written when the group is new).
 --
 -- A group that is not registered yet is registered for the topic. Until the caller's transaction ends
@@ -27,6 +27,7 @@ DECLARE
   _current    group_definitions;
   _fence      commit_fence;
   _regression jsonb;
+  _is_read_committed CONSTANT boolean := current_setting('transaction_isolation') = 'read committed';
 BEGIN
   _topic := topic_with_partition(commit_offset.topic, coalesce(commit_offset.partition, -1));
   IF commit_offset.next_offset IS NULL OR commit_offset.next_offset < 0 THEN
@@ -45,10 +46,12 @@ BEGIN
 
   -- The row before the advisory lock, in the order of all others. Above READ COMMITTED it must be locked, as the
   -- snapshot may be older than the wait for the advisory lock.
-  IF current_setting('transaction_isolation') = 'read committed' THEN
+  IF _is_read_committed THEN
     PERFORM FROM group_definitions g WHERE g.name = commit_offset."group" AND g.registered;
   ELSE
-    PERFORM FROM group_definitions g WHERE g.name = commit_offset."group" AND g.registered FOR SHARE;
+    PERFORM FROM group_definitions g
+      WHERE g.name = commit_offset."group" AND (g.registered OR commit_offset.member IS NOT NULL)
+        FOR SHARE;
   END IF;
   IF NOT FOUND AND commit_offset.member IS NULL THEN
     _current := lock_group(commit_offset."group");
@@ -56,7 +59,11 @@ BEGIN
       PERFORM store_group(_current, commit_offset."group", 'topic', _topic.name, ARRAY[_topic.name]);
     END IF;
   END IF;
-  IF NOT pg_try_advisory_xact_lock_shared(group_lock_key(commit_offset."group")) THEN
+  -- Whoever has waited for the row must not be refused because a transaction that ends frees the row an instant before
+  -- the advisory lock; that lock's holders have the row already, so that waiting for it cannot deadlock.
+  IF NOT _is_read_committed THEN
+    PERFORM pg_advisory_xact_lock_shared(group_lock_key(commit_offset."group"));
+  ELSIF NOT pg_try_advisory_xact_lock_shared(group_lock_key(commit_offset."group")) THEN
     RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
       MESSAGE = format('group %s is being rebalanced', commit_offset."group"),
       HINT = 'Run the transaction again.';

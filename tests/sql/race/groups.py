@@ -122,6 +122,30 @@ with Session() as first, Session() as second, Session() as third, Session() as o
             equal(first.answer(), "", "and_goes_on")
             first.run("COMMIT")
 
+    # A transaction that ends frees the row first: whoever has waited for it is not refused in between.
+    second.run("BEGIN")
+    second.run("SELECT pg_advisory_xact_lock(pgcursus.group_lock_key('sql'))")
+    first.run("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    first.send("SELECT pgcursus.commit_offset('sql', 't', 0, 3)")
+    ok(wait_until_blocked(observer, first), "above_read_committed_a_commit_waits_for_the_lock_behind_the_row")
+    second.run("ROLLBACK")
+    equal(first.answer(), "", "and_succeeds")
+    first.run("COMMIT")
+
+    # A member of a group that is being registered again waits at the row as well, and not with the lock in hand.
+    psql(create_topic("w") + ";" + join("m", "again").replace("'t'", "'w'") + ";"
+         "DELETE FROM pgcursus.group_members m USING pgcursus.group_definitions g"
+         " WHERE m.group_id = g.group_id AND g.name = 'again'; SELECT pgcursus.delete_topic('w', false)")
+    second.run("BEGIN")
+    second.run("SELECT FROM pgcursus.group_definitions WHERE name = 'again' FOR UPDATE")
+    first.run("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    first.send("SELECT pgcursus.commit_offset('again', 't', 0, 3, 'm-1', 1)")
+    ok(wait_until_blocked(observer, first), "a_commit_to_a_group_that_is_gone_waits_for_the_row")
+    equal(second.run("SELECT pg_try_advisory_xact_lock(pgcursus.group_lock_key('again'))"), "t", "without_the_lock")
+    second.run("ROLLBACK")
+    ok("group_not_found" in first.answer(), "and_is_refused_then")
+    first.run("ROLLBACK")
+
     # Two that commit for one partition: the greater one stays.
     first.run("BEGIN")
     psql(join("z", "lone"))
