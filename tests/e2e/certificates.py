@@ -5,7 +5,7 @@ import subprocess
 
 
 def _openssl(*arguments, text=None):
-    done = subprocess.run(["openssl", *map(str, arguments)], input=text, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["openssl", *map(str, arguments)], input=text, capture_output=True, text=True, timeout=180)
     if done.returncode:
         raise RuntimeError(f"openssl {arguments[0]}: {done.stderr}")
 

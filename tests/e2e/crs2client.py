@@ -382,7 +382,7 @@ def decode_batch(payload):
 class Client:
     """One connection. `call` returns the answering frame or raises BrokerError."""
 
-    def __init__(self, address, compressions=(0,), shifted=False, handshake=True, timeout=20.0, tls=None):
+    def __init__(self, address, compressions=(0,), shifted=False, handshake=True, timeout=120.0, tls=None):
         """`tls` is an ssl.SSLContext."""
         host, _, port = address.rpartition(":")
         self.sock = socket.create_connection((host.strip("[]"), int(port)), timeout)
@@ -494,7 +494,7 @@ class Client:
         except (Closed, OSError):
             return False
 
-    def is_closed(self, within=5.0):
+    def is_closed(self, within=60.0):
         """True when the broker closes the connection and sends nothing more."""
         self.sock.settimeout(within)
         try:

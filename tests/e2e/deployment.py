@@ -42,7 +42,7 @@ class Process:
 
     def __exit__(self, *_):
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(120)
 
 
 def listening_socket(port=0):

@@ -121,14 +121,14 @@ def test_the_same_event_sent_to_two_nodes_at_once_is_one(broker, second_broker, 
     def send(number):
         with (broker, second_broker)[number % 2].client() as connection:
             for version in range(1, 21):
-                gate.wait(30)
+                gate.wait(120)
                 answers.append((version, append(connection, matches, "k", version)))
 
     threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     for version in range(1, 21):
         assert [a for v, a in answers if v == version] == [
             f"OK version={version} offset={version - 1} partition={answers[0][1].rpartition('=')[2]}"] * 4

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import crs2client as crs2
-from harness import BROKER, CLI, SANITIZER_REPORT, SLOWNESS, sql, wait_until
+from harness import BROKER, CLI, SANITIZER_REPORT, sql, wait_until
 from refusal import refused
 
 USERS = [
@@ -202,7 +202,7 @@ def manage():
 
     def run(dsn, *arguments, data=b"", **environment):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGCURSUS_")}
-        done = subprocess.run([CLI, "user", *map(str, arguments)], input=data, capture_output=True, timeout=60,
+        done = subprocess.run([CLI, "user", *map(str, arguments)], input=data, capture_output=True, timeout=180,
                               env=kept | {"PGCURSUS_DATABASE": dsn} | environment)
         errors = done.stderr.decode(errors="replace")
         assert not SANITIZER_REPORT.search(errors), errors[:4000]
@@ -350,20 +350,22 @@ def test_tokens_are_nowhere_to_be_read(start_broker, database, users_file, manag
     assert secret not in log and "root-token" not in log
     assert secret not in str(sql(database, "SELECT * FROM pgcursus.users"))
     shown = subprocess.run([BROKER, "check-config", "--enable-sasl", "--sasl-users", users_file], capture_output=True,
-                           text=True, timeout=20)
+                           text=True, timeout=180)
     assert shown.returncode == 0 and "alice" in shown.stdout and "root-token" not in shown.stdout
 
 
-def seconds_of_refusals(broker, principals, turns=20):
-    """The quickest refusal of each, taken in turns: what else the machine does only adds to it."""
+def seconds_of_refusals(broker, principals, turns=20, most=400):
+    """The quickest refusal of each, taken in turns until they are alike: what else the machine does only adds to it."""
     quickest = dict.fromkeys(principals, 60.0)
     with broker.client() as client:
-        for _ in range(turns):
+        for turn in range(most):
             for principal in principals:
                 start = time.monotonic()
                 with pytest.raises(crs2.BrokerError):
                     login(client, principal, "wrong")
                 quickest[principal] = min(quickest[principal], time.monotonic() - start)
+            if turn >= turns and max(quickest.values()) < 2 * min(quickest.values()):
+                break
     return quickest.values()
 
 
@@ -377,15 +379,15 @@ def test_a_refusal_takes_as_long_for_a_principal_that_does_not_exist(start_broke
 
 
 def test_logins_that_fail_do_not_hold_up_the_others(start_broker, database, users_file):
+    """Whoever comes when thousands of guesses are waiting is served before most of them are refused."""
     broker = start_broker(database, enable_sasl=True, sasl_users=users_file)
     guessers = [broker.client() for _ in range(20)]
     for client in guessers:
-        for _ in range(20):
+        for _ in range(200):
             client.send("AUTH", {"principal": "alice", "token": "guess"})
-    start = time.monotonic()
     with logged_in(broker, "root", "root-token") as client:
         assert client.call("LIST").text.startswith("OK")
-    assert time.monotonic() - start < 1.0 * SLOWNESS
+    assert broker.metric("pgcursus_requests_total") < len(guessers) * 200 / 2
     for client in guessers:
         client.close()
 
@@ -395,6 +397,6 @@ def test_users_that_cannot_be_stop_the_start(start_broker, database, tmp_path):
                           ([USERS[0] | {"permissions": []}], "no permissions"), ([USERS[0], USERS[0]], "twice")):
         broker = start_broker(database, wait=False, enable_sasl=True,
                               sasl_users=write_users(tmp_path / "users.yaml", users))
-        assert broker.process.wait(20) != 0 and reason in broker.log_text()
+        assert broker.process.wait(120) != 0 and reason in broker.log_text()
         assert "root-token" not in broker.log_text()
         broker.process.returncode = 0  # as it should be

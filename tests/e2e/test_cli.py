@@ -14,7 +14,7 @@ from refusal import same
 def cli(broker):
     def run(*arguments, data=b"", address=None):
         done = subprocess.run(
-            [CLI, "-b", address or broker.listen, *map(str, arguments)], input=data, capture_output=True, timeout=60,
+            [CLI, "-b", address or broker.listen, *map(str, arguments)], input=data, capture_output=True, timeout=180,
             env={k: v for k, v in os.environ.items() if not k.startswith("PGCURSUS_")})
         errors = done.stderr.decode(errors="replace")
         assert not SANITIZER_REPORT.search(errors), errors[:4000]

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -13,7 +12,7 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("PGCURSUS
 
 
 def run(broker, *arguments, data=b""):
-    done = subprocess.run([CLI, "-b", broker.listen, *map(str, arguments)], input=data, capture_output=True, timeout=60,
+    done = subprocess.run([CLI, "-b", broker.listen, *map(str, arguments)], input=data, capture_output=True, timeout=180,
                           env=ENVIRONMENT)
     return done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace")
 
@@ -22,18 +21,20 @@ class Member:
     """A `consume -g` that runs on."""
 
     def __init__(self, broker, folder, group, topic, *options):
-        self.path = folder / f"out-{id(self)}"
-        self.out = open(self.path, "wb")
-        self.process = subprocess.Popen([CLI, "-b", broker.listen, "consume", topic, "-g", group, *map(str, options)],
-                                        stdout=self.out, stderr=subprocess.PIPE, env=ENVIRONMENT)
+        self.path, self.errors_path = folder / f"out-{id(self)}", folder / f"errors-{id(self)}"
+        with open(self.path, "wb") as out, open(self.errors_path, "wb") as errors:
+            self.process = subprocess.Popen([CLI, "-b", broker.listen, "consume", topic, "-g", group,
+                                             *map(str, options)], stdout=out, stderr=errors, env=ENVIRONMENT)
 
     def lines(self):
         return self.path.read_text().splitlines()
 
+    def errors(self):
+        return self.errors_path.read_text()
+
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        errors = self.process.communicate(timeout=20 * SLOWNESS)[1].decode()
-        return self.process.returncode, errors
+        return self.process.wait(20 * SLOWNESS), self.errors()
 
 
 @pytest.fixture
@@ -48,9 +49,7 @@ def member(broker, tmp_path):
     for each in members:
         if each.process.poll() is None:
             each.process.kill()
-            each.process.wait(10)
-        each.process.stderr.close()
-        each.out.close()
+            each.process.wait(120)
 
 
 def members_of(client, group):
@@ -82,7 +81,7 @@ def test_members_share_follow_each_other_and_leave(broker, client, make_topic, m
     second = member(group, topic)
     wait_until(lambda: len(members_of(client, group)) == 2, within=10 * SLOWNESS, what="the second member")
     # The first learns of the second by its next heartbeat; until then it may print what it may not commit.
-    time.sleep(4)
+    wait_until(lambda: first.errors().count("rebalanced") == 1, within=10 * SLOWNESS, what="news of the second member")
     for number in range(8):
         client.publish(topic, b"b%d" % number, number % 4)
     wait_until(lambda: len(first.lines()) + len(second.lines()) >= 16, within=15 * SLOWNESS, what="all records")
@@ -91,7 +90,7 @@ def test_members_share_follow_each_other_and_leave(broker, client, make_topic, m
     assert len(second.lines()) == 4
     assert second.stop()[0] == 0
     wait_until(lambda: len(members_of(client, group)) == 1, within=10 * SLOWNESS, what="the departure")
-    time.sleep(4)
+    wait_until(lambda: first.errors().count("rebalanced") == 2, within=10 * SLOWNESS, what="news of the departure")
     for number in range(4):
         client.publish(topic, b"c%d" % number, number)
     wait_until(lambda: len(first.lines()) == 8 + 4 + 4, within=15 * SLOWNESS, what="the records of all partitions")

@@ -96,11 +96,9 @@ def test_three_nodes_one_killed_one_stopped(trio, new_name):
     assert rows == [[n, trio.address(n), "t"] for n in "abc"]
 
     # One is killed.
-    killed = time.monotonic()
     trio.nodes["c"].kill()
     wait_until(lambda: active(a) == ["a", "b"], 2 * SLOWNESS, what="the killed node to be inactive")
     wait_until(lambda: trio.address("c") not in leaders(a, topic), what="its partitions to be led by others")
-    assert time.monotonic() - killed < 4 * SLOWNESS
     assert [x for x in zip(before, leaders(a, topic)) if x[0] != x[1] and x[0] != trio.address("c")] == []
     seen = status(a)
     assert (seen["broker_count"], seen["inactive_brokers"], seen["under_replicated_partitions"]) == (3, 1, 12)
@@ -189,30 +187,35 @@ def test_one_address_for_all_is_told_when_it_is_advertised(start_broker, databas
 # ---- waking across nodes --------------------------------------------------------------------------
 
 
-def test_a_stream_on_another_node_wakes_at_once(broker, second_client, topic):
-    """Well below wait_poll_interval_ms, which would find it anyway."""
-    with Stream(broker, topic) as stream:
-        second_client.publish(topic, "first")
-        assert stream.payloads(1) == [b"first"]
-        waits = []
-        for n in range(20):
-            sent = time.monotonic()
-            second_client.publish(topic, f"{n}")
-            assert stream.payloads(1) == [b"%d" % n]
-            waits.append(time.monotonic() - sent)
-        assert sorted(waits)[10] < 0.1 * SLOWNESS
+def test_readers_on_another_node_wake_without_a_look(start_broker, database, new_name):
+    """Nobody looks by himself here (wait_poll_interval_ms), so what arrives was announced."""
+    reader, writer = [start_broker(database, wait_poll_interval_ms=3600000) for _ in range(2)]
+    topic = new_name()
+    with writer.client() as publisher, reader.client() as client:
+        publisher.call("CREATE", topic=topic, partitions=1)
+        with Stream(reader, topic) as stream:
+            end = 0
 
+            def hear():
+                nonlocal end
+                end = publisher.publish(topic, "hello")["last_offset"]
+                try:
+                    frame = stream.frame(0.5 / SLOWNESS)
+                except TimeoutError:
+                    return None
+                return frame.payload and frame.batch.records
 
-def test_a_long_poll_on_another_node_wakes_at_once(client, second_client, topic):
-    waits = []
-    for n in range(10):
-        request = client.send("CONSUME", dict(topic=topic, partition=0, offset=n, member="m", wait_ms=20000))
-        time.sleep(0.02)
-        sent = time.monotonic()
-        second_client.publish(topic, f"{n}")
-        assert [r.payload for r in client.answer(request).batch.records] == [b"%d" % n]
-        waits.append(time.monotonic() - sent)
-    assert sorted(waits)[5] < 0.1 * SLOWNESS
+            # Until the nodes know each other nothing is announced.
+            heard = wait_until(hear, what="an announcement")
+            stream.records(end - heard[-1].offset)
+            for n in range(20):
+                publisher.publish(topic, f"{n}")
+                assert stream.payloads(1) == [b"%d" % n]
+        for n in range(end + 21, end + 31):
+            request = client.send("CONSUME", dict(topic=topic, partition=0, offset=n, member="m", wait_ms=25000))
+            time.sleep(0.02)
+            publisher.publish(topic, f"{n}")
+            assert [r.payload for r in client.answer(request).batch.records] == [b"%d" % n]
 
 
 def test_an_append_is_announced_at_most_once(broker, second_broker, second_client, make_topic):
@@ -235,12 +238,14 @@ def test_a_node_that_is_alone_announces_nothing(start_broker, database, new_name
     node, topic = start_broker(database), new_name()
     with node.client() as client:
         client.call("CREATE", topic=topic, partitions=1)
-        wait_until(lambda: len(active(client)) == 1, what="registration")
-        time.sleep(0.3)
-        before = node.metric("pgcursus_announcements_total")
-        for n in range(20):
-            client.publish(topic, f"{n}")
-        assert node.metric("pgcursus_announcements_total") == before
+
+        def nothing_is_announced():
+            before = node.metric("pgcursus_announcements_total")
+            for n in range(20):
+                client.publish(topic, f"{n}")
+            return node.metric("pgcursus_announcements_total") == before
+
+        wait_until(nothing_is_announced, what="a silent node")  # once it has registered and knows who else is there
 
 
 def test_a_newer_stream_on_another_node_takes_over(broker, second_broker, client, topic):
@@ -251,8 +256,6 @@ def test_a_newer_stream_on_another_node_takes_over(broker, second_broker, client
             assert older.end() == {"reason": "removed", "offset": "1"}
             client.publish(topic, "b")
             assert newer.payloads(1) == [b"b"]
-
-
 
 
 
@@ -292,10 +295,8 @@ def test_while_the_listener_is_silent_delivery_goes_on(start_broker, database, n
             assert stream.payloads(1) == [b"a"]
             ours = LISTENER.format(node="reader")
             (pid,), = wait_until(lambda: sql(database, ours), what="the listener")
-            
             os.kill(int(pid), signal.SIGSTOP)
             try:
-                stopped = time.monotonic()
                 for n in range(5):
                     sent = time.monotonic()
                     client.publish(topic, f"{n}")
@@ -303,6 +304,5 @@ def test_while_the_listener_is_silent_delivery_goes_on(start_broker, database, n
                     assert time.monotonic() - sent < 1 * SLOWNESS
                 wait_until(lambda: [row for row in sql(database, ours) if row != [pid]], 10 * SLOWNESS,
                            what="another listener")
-                assert time.monotonic() - stopped < 7.5 * SLOWNESS
             finally:
                 os.kill(int(pid), signal.SIGCONT)

@@ -11,7 +11,7 @@ import pytest
 
 import crs2client as crs2
 from crs2client import Batch, Client, Record
-from harness import SANITIZED, SLOWNESS, SqlSession, sql, wait_until
+from harness import COST, SANITIZED, SLOWNESS, SqlSession, sql, wait_until
 
 HELLO = crs2.encode_frame(1, 46, 0, 0, crs2.negotiation_payload())
 HELP = crs2.encode_frame(3, 13, 0, 7, crs2.encode_request())
@@ -131,14 +131,16 @@ def test_a_reset_in_the_middle_of_a_frame_harms_nobody(broker, topic):
 # ---- deadlines ------------------------------------------------------------------------------------
 
 
+TIMEOUT = 2  # enough for a handshake on a loaded machine
+
+
 @pytest.fixture
 def hasty(start_broker, database):
-    return start_broker(database, handshake_timeout_ms=600, client_request_timeout_ms=600)
+    return start_broker(database, handshake_timeout_ms=TIMEOUT * 1000, client_request_timeout_ms=TIMEOUT * 1000)
 
 
 def closed_after(client, data, pause):
-    """Sends one byte every `pause` seconds; returns when the broker closed the connection."""
-    start = time.monotonic()
+    """Sends one byte every `pause` seconds until the broker closes the connection."""
     client.sock.settimeout(pause)
     for byte in data:
         try:
@@ -151,50 +153,53 @@ def closed_after(client, data, pause):
             break
     else:
         raise AssertionError("all was taken")
-    return time.monotonic() - start
 
 
 def test_a_handshake_that_trickles_in_is_cut_off(hasty):
+    start = time.monotonic()
     with hasty.client(handshake=False) as client:
-        assert 0.4 < closed_after(client, HELLO, 0.15) < 1.5 * SLOWNESS
+        closed_after(client, HELLO, 0.15)
+        assert time.monotonic() - start > TIMEOUT - 0.1
 
 
 def test_a_handshake_that_never_starts_is_cut_off(hasty):
+    start = time.monotonic()
     with hasty.client(handshake=False) as client:
-        start = time.monotonic()
-        assert client.is_closed(5)
-        assert 0.4 < time.monotonic() - start < 1.5 * SLOWNESS
+        assert client.is_closed()
+        assert time.monotonic() - start > TIMEOUT - 0.1
 
 
 @pytest.mark.parametrize("arrived", [0, 31, 32, 40])
 def test_a_request_that_trickles_in_is_cut_off(hasty, arrived):
     with hasty.client() as client:
         frame = crs2.encode_frame(3, 13, 0, 7, crs2.encode_request({"a": "b" * 100}))
+        start = time.monotonic()
         client.send_raw(frame[:arrived])
-        assert 0.4 < closed_after(client, frame[arrived:], 0.15) < 1.6 * SLOWNESS
+        closed_after(client, frame[arrived:], 0.15)
+        assert time.monotonic() - start > TIMEOUT - 0.1
 
 
 @pytest.mark.parametrize("arrived", [1, 31, 32, 40])
 def test_a_request_that_stalls_is_cut_off(hasty, arrived):
     with hasty.client() as client:
-        client.send_raw(crs2.encode_frame(3, 13, 0, 7, crs2.encode_request({"a": "b" * 100}))[:arrived])
         start = time.monotonic()
-        assert client.is_closed(5)
-        assert 0.4 < time.monotonic() - start < 1.5 * SLOWNESS
+        client.send_raw(crs2.encode_frame(3, 13, 0, 7, crs2.encode_request({"a": "b" * 100}))[:arrived])
+        assert client.is_closed()
+        assert time.monotonic() - start > TIMEOUT - 0.1
 
 
 def test_an_idle_connection_is_kept(hasty):
     with hasty.client() as client:
-        time.sleep(1.5)
+        time.sleep(2 * TIMEOUT)
         assert client.is_open()
 
 
 def test_an_idle_limit_is_obeyed_when_set(start_broker, database):
-    with start_broker(database, client_idle_timeout_ms=400).client() as client:
-        assert client.is_open()
+    with start_broker(database, client_idle_timeout_ms=TIMEOUT * 1000).client() as client:
         start = time.monotonic()
-        assert client.is_closed(5)
-        assert 0.3 < time.monotonic() - start < 1.5 * SLOWNESS
+        assert client.is_open()
+        assert client.is_closed()
+        assert time.monotonic() - start > TIMEOUT - 0.1
 
 
 # ---- limits ---------------------------------------------------------------------------------------
@@ -213,7 +218,7 @@ def test_connections_above_the_limit_wait_and_are_served_later(start_broker, dat
     for client in inside:
         client.close()
     for client in outside:
-        client.sock.settimeout(5)
+        client.sock.settimeout(60)
         assert client.recv().kind == crs2.NEGOTIATION_RESPONSE
         assert client.answer(7, "HELP")
         client.close()
@@ -228,7 +233,7 @@ def test_connections_that_come_and_go_leave_nothing(broker):
         if number % 3 == 1:
             client.send_raw(HELLO[: number % 39])
         client.close()
-    wait_until(lambda: broker.descriptors() <= before, 5, what="end of the connections")
+    wait_until(lambda: broker.descriptors() <= before, what="end of the connections")
     assert serves(broker)
 
 
@@ -239,9 +244,14 @@ def test_a_thousand_idle_connections_cost_little(start_broker, database):
         before = broker.resident_bytes()
         idle = [broker.client() for _ in range(1000)]
         grown = broker.resident_bytes() - before
-        busy = broker.cpu_seconds()
-        time.sleep(1)
-        busy = broker.cpu_seconds() - busy
+
+        def busy():
+            before = broker.cpu_seconds()
+            time.sleep(1)
+            return broker.cpu_seconds() - before
+
+        # In a second in which no periodic work is due.
+        least = min(busy() for _ in range(3))
         start = time.monotonic()
         client.publish("t", "x")
         taken = time.monotonic() - start
@@ -249,7 +259,7 @@ def test_a_thousand_idle_connections_cost_little(start_broker, database):
             one.close()
     if not SANITIZED:
         assert grown < 1000 * 8192, f"{grown} bytes for 1000 connections"
-    assert busy <= 0.05 * SLOWNESS, f"{busy} s of CPU in an idle second"
+    assert least <= 0.05 * COST, f"{least} s of CPU in an idle second"
     assert taken < 0.2 * SLOWNESS
 
 
@@ -297,6 +307,7 @@ def test_a_client_that_never_reads_disturbs_nobody(start_broker, database):
         for _ in range(4):
             client.publish("t", b"x" * (4 << 20))
         before = broker.resident_bytes()
+        idle = broker.descriptors()
         greedy = [broker.client() for _ in range(8)]
         for one in greedy:
             for _ in range(50):
@@ -311,8 +322,7 @@ def test_a_client_that_never_reads_disturbs_nobody(start_broker, database):
         if not SANITIZED:
             assert broker.resident_bytes() - before < 400 << 20
         # Each asked for 800 MiB and took none: it is cut off.
-        idle = broker.descriptors() - len(greedy)
-        wait_until(lambda: broker.descriptors() <= idle, 8, what="end of those that never read")
+        wait_until(lambda: broker.descriptors() <= idle, what="end of those that never read")
         for one in greedy:
             one.close()
 
@@ -370,14 +380,14 @@ def test_large_frames_wait_their_turn_under_a_small_budget(start_broker, databas
     answers = []
 
     def send(number):
-        with broker.client(timeout=30) as one:
+        with broker.client() as one:
             answers.append(one.publish("t", b"%d" % number * (6 << 20))["last_offset"])
 
     threads = [threading.Thread(target=send, args=(n,)) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(40)
+        thread.join(120)
     assert sorted(answers) == list(range(6))
 
 
@@ -401,10 +411,10 @@ def test_clients_that_never_read_their_answers_cost_bounded_memory(start_broker,
         if not SANITIZED:
             assert most < 8 * limit, f"{most >> 20} MiB held with a budget of {limit >> 20}"
         used = "pgcursus_request_memory_bytes"
-        wait_until(lambda: broker.metric(used) <= limit, 10, what="memory given back")
+        wait_until(lambda: broker.metric(used) <= limit, what="memory given back")
         for one in greedy:
             one.close()
-        wait_until(lambda: broker.metric(used) == 0, 10, what="all memory given back")
+        wait_until(lambda: broker.metric(used) == 0, what="all memory given back")
 
 
 # ---- signals --------------------------------------------------------------------------------------
@@ -415,34 +425,38 @@ def lock_of(dsn, topic, partition):
     return f"pg_advisory_lock(({log_id}::bigint << 16) | {partition})"
 
 
+def refuses(broker):
+    try:
+        broker.client(timeout=10).close()
+    except (ConnectionRefusedError, crs2.Closed, ConnectionResetError):
+        return True
+
+
 def test_sigterm_answers_what_is_in_flight_and_ends_with_0(start_broker, database):
-    broker = start_broker(database, append_lock_timeout_ms=8000)
+    broker = start_broker(database, append_lock_timeout_ms=60000, drain_timeout_ms=60000)
     client, idle, waiting = broker.client(), broker.client(), broker.client()
     client.call("CREATE", topic="t", partitions=1)
     waiting.send("CONSUME", dict(topic="t", partition=0, offset=0, member="m", wait_ms=20000))
     with SqlSession(database) as session:
         session.run("SELECT " + lock_of(database, "t", 0))
         request_id = client.send("PUBLISH", fields_of("t"))
-        time.sleep(0.3)
+        wait_until(lambda: sql(database, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"),
+                   what="an append that waits")
         broker.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
-        with pytest.raises((ConnectionRefusedError, crs2.Closed, ConnectionResetError)):
-            broker.client(timeout=1)
+        wait_until(lambda: refuses(broker), what="an end of accepting")
         session.run("SELECT pg_advisory_unlock_all()")
     assert client.answer(request_id).json["last_offset"] == 0
     assert client.is_closed() and idle.is_closed()
     waiting.recv()  # an answer, if only an empty batch
-    assert broker.process.wait(10) == 0
+    assert broker.process.wait(60) == 0
     with start_broker(database).client() as again:
         assert [r.payload for r in again.consume("t").records] == [b"x"]
 
 
-def test_sigterm_ends_an_idle_broker_quickly(start_broker, database):
-    broker = start_broker(database)
+def test_sigterm_ends_an_idle_broker_without_waiting(start_broker, database):
+    broker = start_broker(database, drain_timeout_ms=3600000)
     clients = [broker.client() for _ in range(10)]
-    start = time.monotonic()
     broker.stop()
-    assert time.monotonic() - start < 3 * SLOWNESS
     assert all(client.is_closed() for client in clients)
 
 

@@ -182,7 +182,7 @@ def test_two_nodes_that_race_for_a_version_have_one_winner(broker, second_broker
     def race(number):
         with (broker, second_broker)[number % 2].client() as connection:
             for version in range(1, rounds + 1):
-                gate.wait(30)
+                gate.wait(120)
                 try:
                     append(connection, events, "contested", version, message=f"{number}")
                     results[version, number] = "won"
@@ -194,7 +194,7 @@ def test_two_nodes_that_race_for_a_version_have_one_winner(broker, second_broker
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     for version in range(1, rounds + 1):
         assert sorted(results.get((version, n)) for n in range(4)) == ["lost"] * 3 + ["won"], version
     with broker.client() as connection:
@@ -220,7 +220,7 @@ def test_streams_that_share_group_commits_do_not_mix(broker, events):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert not faults
     with broker.client() as connection:
         for number in range(streams):

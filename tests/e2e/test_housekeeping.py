@@ -11,7 +11,7 @@ from harness import sql, wait_until
 
 def metric(broker, name, task=None):
     """The value of a metric, None when the broker does not show it."""
-    with urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     label = re.escape('{task="%s"}' % task) if task else ""
     found = re.search(rf"^{name}{label} (\S+)$", text, re.MULTILINE)
@@ -87,7 +87,7 @@ def test_a_lost_session_is_replaced_and_nobody_notices(nodes):
     keeper, _ = keeper_of(nodes)
     sql(keeper.dsn, "SELECT pg_terminate_backend(pid) FROM pg_locks"
                     " WHERE locktype = 'advisory' AND (classid, objid, objsubid) = (1885823843, 2, 2)")
-    wait_until(lambda: any("housekeeping session is lost" in e["message"] for e in keeper.events()), 5)
+    wait_until(lambda: any("housekeeping session is lost" in e["message"] for e in keeper.events()), what="the loss")
     keeper, (other,) = keeper_of(nodes)
     wait_until_removed(keeper.dsn, leave_a_removed_log(other))
     with keeper.client() as client:

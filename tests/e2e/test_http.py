@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture
 def ask(broker):
     def ask(path, method="GET", address=None):
-        connection = http.client.HTTPConnection(address or broker.http, timeout=5)
+        connection = http.client.HTTPConnection(address or broker.http, timeout=60)
         try:
             connection.request(method, path)
             answer = connection.getresponse()

@@ -29,7 +29,7 @@ def run_load(nodes, topic, partitions, acks, records):
         load.wait_for_acks(records, 60)
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
     assert load.refusals == [] and load.wrong == []
     load.verify(nodes[0])

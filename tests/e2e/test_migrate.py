@@ -9,7 +9,7 @@ from harness import BROKER, SANITIZER_REPORT, sql
 
 
 def run(*arguments, **environment):
-    done = subprocess.run([BROKER, *arguments], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([BROKER, *arguments], capture_output=True, text=True, timeout=180,
                           env=os.environ | environment)
     assert not SANITIZER_REPORT.search(done.stderr), done.stderr[:4000]
     return done

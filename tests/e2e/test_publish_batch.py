@@ -323,14 +323,14 @@ def test_two_nodes_that_get_the_same_batch_store_it_once(broker, second_broker, 
 
     def send(node):
         with node.client() as connection:
-            gate.wait(10)
+            gate.wait(120)
             answers.append(connection.publish_batch(numbered(topic, *range(1, 51)))["last_offset"])
 
     threads = [threading.Thread(target=send, args=((broker, second_broker)[n % 2],)) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert answers == [49] * 6
     assert payloads(client, topic) == [b"s%d" % n for n in range(1, 51)]
 

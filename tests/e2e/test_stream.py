@@ -213,8 +213,8 @@ def test_a_large_backlog_arrives_whole_and_in_order(broker, client, topic):
 
 
 def test_keepalives_every_5_seconds_compressed_as_usual(broker, topic):
+    started = time.monotonic()
     with Stream(broker, topic, compressions=(1,)) as stream:
-        started = time.monotonic()
         frame = stream.frame()
         waited = time.monotonic() - started
     assert (frame.status, frame.payload, frame.compression) == (crs2.OK, b"", 1)
@@ -257,7 +257,7 @@ def test_a_draining_node_closes_its_streams_as_stopped(start_broker, database, n
         assert stream.payloads(1) == [b"a"]
         broker.terminate()
         assert stream.end() == {"reason": "stopped", "offset": "1"}
-        broker.process.wait(20)
+        broker.process.wait(120)
 
 
 def test_a_log_that_is_gone_closes_the_stream_as_removed(broker, client, topic, shared):
@@ -308,12 +308,14 @@ def test_no_more_streams_than_the_setting_allows(start_broker, database, new_nam
             assert c.payloads(1) == [b"x"]
 
 
-def test_a_client_that_goes_away_takes_its_stream_along(broker, client, topic):
-    before = broker.metric("pgcursus_connections")
-    stream = Stream(broker, topic)
-    wait_until(lambda: broker.metric("pgcursus_connections") == before + 1, what="the stream's connection")
-    stream.client.close()
-    wait_until(lambda: broker.metric("pgcursus_connections") == before, what="its end")
+def test_a_client_that_goes_away_takes_its_stream_along(start_broker, database, new_name):
+    broker, topic = start_broker(database), new_name()
+    with broker.client() as client:
+        client.call("CREATE", topic=topic, partitions=1)
+        stream = Stream(broker, topic)
+        wait_until(lambda: broker.metric("pgcursus_connections") == 2, what="the stream's connection")
+        stream.client.close()
+        wait_until(lambda: broker.metric("pgcursus_connections") == 1, what="its end")
 
 
 # ---- isolation ------------------------------------------------------------------------------------
@@ -351,19 +353,22 @@ def test_nothing_from_an_open_transaction_on_is_pushed(broker, second_client, to
 # ---- cost -----------------------------------------------------------------------------------------
 
 
-def test_a_hundred_streams_cost_one_fetch_a_batch_at_most(broker, client, topic):
-    streams = [Stream(broker, topic, group=f"g{n}") for n in range(100)]
-    try:
-        client.publish(topic, "first")
-        assert [s.payloads(1) for s in streams] == [[b"first"]] * 100
-        queries, batches = broker.metric("pgcursus_read_queries_total"), 20
-        for n in range(batches):
-            client.publish(topic, f"{n}")
-            assert [s.payloads(1) for s in streams] == [[b"%d" % n]] * 100
-        assert broker.metric("pgcursus_read_queries_total") - queries <= batches
-    finally:
-        for stream in streams:
-            stream.client.close()
+def test_a_hundred_streams_cost_one_fetch_a_batch_at_most(start_broker, database, new_name):
+    broker, topic = start_broker(database, wait_poll_interval_ms=3600000), new_name()
+    with broker.client() as client:
+        client.call("CREATE", topic=topic, partitions=1)
+        streams = [Stream(broker, topic, group=f"g{n}") for n in range(100)]
+        try:
+            client.publish(topic, "first")
+            assert [s.payloads(1) for s in streams] == [[b"first"]] * 100
+            queries, batches = broker.metric("pgcursus_read_queries_total"), 20
+            for n in range(batches):
+                client.publish(topic, f"{n}")
+                assert [s.payloads(1) for s in streams] == [[b"%d" % n]] * 100
+            assert broker.metric("pgcursus_read_queries_total") - queries <= batches
+        finally:
+            for stream in streams:
+                stream.client.close()
 
 
 def test_idle_readers_cost_next_to_nothing(broker, client, make_topic):

@@ -18,7 +18,7 @@ import pytest
 import crs2client as crs2
 import test_wire_probes as probes
 from certificates import Authority
-from harness import CLI, SANITIZER_REPORT, SLOWNESS, Load, dsn_with, sql, wait_until
+from harness import CLI, COST, SANITIZER_REPORT, SLOWNESS, Load, dsn_with, sql, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def secure(tls_broker, authority):
 
 
 def metric(broker, name):
-    connection = http.client.HTTPConnection(broker.http, timeout=5)
+    connection = http.client.HTTPConnection(broker.http, timeout=60)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()
@@ -168,7 +168,7 @@ def test_idle_connections_cost_no_processor_time(tls_broker, secure):
     clients = [secure.client() for _ in range(20)]
     before = tls_broker.cpu_seconds()
     time.sleep(0.5)
-    assert tls_broker.cpu_seconds() - before < 0.2 * SLOWNESS
+    assert tls_broker.cpu_seconds() - before < 0.2 * COST
     for client in clients:
         client.close()
 
@@ -186,7 +186,7 @@ def hello_of(context):
 
 def raw_socket(broker):
     host, _, port = broker.listen.rpartition(":")
-    return socket.create_connection((host, int(port)), 10)
+    return socket.create_connection((host, int(port)), 60)
 
 
 def ends(sock, within=5.0):
@@ -218,12 +218,12 @@ def test_a_truncated_hello_is_logged_with_its_peer(bystander, tls_broker, author
 
 
 def test_a_handshake_that_stalls_is_cut_off(bystander, tls_broker, authority):
+    start = time.monotonic()
     with raw_socket(tls_broker) as sock:
         peer = "%s:%d" % sock.getsockname()[:2]
         sock.sendall(hello_of(context_for(authority))[:60])
-        start = time.monotonic()
         assert ends(sock)
-        assert 1.5 < time.monotonic() - start < 4 * SLOWNESS
+        assert time.monotonic() - start > 1.9
     assert [e["reason"] for e in failures_of(tls_broker, peer, "closing a connection")] == [
         "the handshake took too long"]
 
@@ -310,7 +310,7 @@ def test_a_record_that_was_tampered_with_ends_its_connection(bystander, tls_brok
 
 def test_a_renegotiation_ends_its_connection(bystander, tls_broker):
     command = ["openssl", "s_client", "-connect", tls_broker.listen, "-tls1_2", "-quiet", "-no_ign_eof"]
-    done = subprocess.run(command, input=b"R\n", capture_output=True, timeout=30)
+    done = subprocess.run(command, input=b"R\n", capture_output=True, timeout=180)
     assert b"no renegotiation" in done.stderr
     wait_until(lambda: any(e.get("message") == "TLS connection broken" and "renegotiation" in e["reason"]
                            and e["peer"].startswith("127.0.0.1:") for e in tls_broker.events()))
@@ -504,7 +504,7 @@ def test_no_slot_is_lost_to_clients_that_die_in_a_handshake(start_broker, databa
 def cli():
     def run(*arguments, data=b"", **environment):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGCURSUS_")}
-        done = subprocess.run([CLI, *map(str, arguments)], input=data, capture_output=True, timeout=60,
+        done = subprocess.run([CLI, *map(str, arguments)], input=data, capture_output=True, timeout=180,
                               env=kept | {k: str(v) for k, v in environment.items()})
         errors = done.stderr.decode(errors="replace")
         assert not SANITIZER_REPORT.search(errors), errors[:4000]
@@ -583,6 +583,6 @@ def test_the_database_is_reached_over_verified_tls(make_cluster, start_broker, a
     assert sql(plain, "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)"
                       " WHERE a.application_name LIKE 'pgcursus %'") == [["t"]]
     refused = start_broker(dsn_with(plain, sslmode="verify-full", sslrootcert=stranger.certificate), wait=False)
-    assert refused.process.wait(60) != 0
+    assert refused.process.wait(120) != 0
     assert "certificate verify failed" in refused.log_text()
     refused.process.returncode = 0  # as it should be

@@ -295,14 +295,14 @@ def test_simultaneous_patches_of_different_fields_all_survive(broker, second_bro
 
     def patch(node, fields):
         with node.client() as client:
-            gate.wait(10)
+            gate.wait(120)
             client.call("CREATE", topic=name, **fields)
 
     threads = [threading.Thread(target=patch, args=((broker, second_broker)[n % 2], p)) for n, p in enumerate(patches)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     with broker.client() as client:
         assert client.call("CREATE", topic=name).text == line(
             name, partitions=1, retention_hours=5, retention_bytes=6, read_acl="r", partitioner="round_robin",
@@ -314,14 +314,14 @@ def test_simultaneous_creators_make_one_topic(broker, second_broker, new_name):
 
     def create(node):
         with node.client() as client:
-            gate.wait(10)
+            gate.wait(120)
             answers.append(client.call("CREATE", topic=name, partitions=2).text)
 
     threads = [threading.Thread(target=create, args=((broker, second_broker)[n % 2],)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert answers == [line(name, partitions=2)] * 8
 
 
