@@ -14,7 +14,7 @@ import time
 URI = os.environ.get("PGCURSUS_TEST_URI", "")
 DAEMON = os.environ.get("PGCURSUSD", "")
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-TIMEOUT = 30
+TIMEOUT = 60
 
 _count = 0
 _failed = 0

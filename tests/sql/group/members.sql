@@ -85,7 +85,7 @@ SELECT ok(pg_temp.check_shares(n), 'the_formula_holds_for_members: ' || n) FROM 
 UPDATE group_members SET last_heartbeat = clock_timestamp() - interval '33 s' WHERE member_id LIKE 'm2-%'
    OR member_id LIKE 'm3-%' OR member_id LIKE 'z-%';
 SELECT is(expire_group_members(40000)::text, '(0,f)', 'nobody_is_removed_before_the_time');
-SELECT set_config('pgcursus.contact_since', (clock_timestamp() - interval '29 s')::text, true) \g /dev/null
+SELECT set_config('pgcursus.contact_since', (clock_timestamp() - interval '20 s')::text, true) \g /dev/null
 SELECT is(expire_group_members(30000)::text, '(0,f)', 'nobody_is_removed_soon_after_an_outage');
 SELECT set_config('pgcursus.contact_since', (clock_timestamp() - interval '31 s')::text, true) \g /dev/null
 SELECT is(expire_group_members(30000)::text, '(2,f)', 'a_sweep_counts_the_groups_that_lost_members');

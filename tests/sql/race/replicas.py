@@ -26,22 +26,30 @@ def append(topic, minimum=1):
     return psql(APPEND.format(topic=topic, minimum=minimum), uri)
 
 
-def held_back(names):
-    """What append() says of acks=all when the group has looked at the standbys before."""
+def settled(ask, expected):
+    """The answer once it is the expected one, or the last of half a minute."""
+    deadline = time.monotonic() + 30
+    while (answer := ask()) != expected and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return answer
+
+
+def ask_for(names):
+    """Sets synchronous_standby_names. New sessions have it then; the state of the standby follows."""
     psql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", uri)
     psql("SELECT pg_reload_conf()", uri)
-    time.sleep(0.2)
+    assert settled(lambda: psql("SHOW synchronous_standby_names", uri), names) == names
+
+
+def held_back(names, expected):
+    """What append() says of acks=all when the group has looked at the standbys before."""
+    ask_for(names)
     group = "SET synchronous_commit = local; BEGIN; SELECT pgcursus.note_standbys(); " + APPEND + "; ROLLBACK"
-    return psql(group.format(topic="t", minimum=1), uri).strip()
+    return settled(lambda: psql(group.format(topic="t", minimum=1), uri).strip(), expected)
 
 
 def becomes(expected, what):
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if append("t", 2) == expected:
-            return ok(True, what)
-        time.sleep(0.1)
-    return equal(append("t", 2), expected, what)
+    return equal(settled(lambda: append("t", 2), expected), expected, what)
 
 
 if not DAEMON:
@@ -57,32 +65,28 @@ try:
     equal(append("t", 2), "4|1|2", "without_a_standby_the_primary_is_alone")
 
     tool("standby", str(standby), str(primary), "--name", "standby")
-    deadline = time.monotonic() + 30
-    while psql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", uri) != "1":
-        assert time.monotonic() < deadline, "the standby does not stream"
-        time.sleep(0.1)
+    streaming = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+    equal(settled(lambda: psql(streaming, uri), "1"), "1", "a_standby_streams")
     equal(append("t", 2), "4|1|2", "an_asynchronous_standby_does_not_count")
 
-    psql("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (standby)'", uri)
-    psql("SELECT pg_reload_conf()", uri)
+    ask_for("FIRST 1 (standby)")
     becomes("0||", "a_synchronous_standby_counts")
-    psql("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (standby)'", uri)
-    psql("SELECT pg_reload_conf()", uri)
+    ask_for("ANY 1 (standby)")
     becomes("0||", "so_does_one_of_a_quorum")
     equal(append("t", 3), "4|2|3", "it_is_two_replicas_then")
     equal(append("single", 2), "4|1|2", "never_more_than_the_replication_factor")
 
     names = ["standby", "first 1 (standby)", "ANY 1 (standby, other)", "1 (other, standby)"]
-    equal([held_back(name) for name in names], ["0||"] * 4, "nothing_is_held_back_while_enough_standbys_stream")
-    equal([held_back(name) for name in ("2 (standby, other)", "ANY 2(standby, other)", "other")], ["9||"] * 3,
+    equal([held_back(name, "0||") for name in names], ["0||"] * 4, "nothing_is_held_back_while_enough_standbys_stream")
+    too_many = ["2 (standby, other)", "ANY 2(standby, other)", "other"]
+    equal([held_back(name, "9||") for name in too_many], ["9||"] * 3,
           "acks_all_is_held_back_while_too_few_standbys_stream")
-    psql("ALTER SYSTEM SET synchronous_standby_names = 'standby'", uri)
-    psql("SELECT pg_reload_conf()", uri)
+    ask_for("standby")
 
     tool("stop", str(standby))
     becomes("4|1|2", "a_standby_that_is_gone_does_not_count")
-    equal([held_back(name) for name in names], ["9||"] * 4, "acks_all_is_held_back_while_the_standby_is_gone")
-    equal(held_back(""), "0||", "nothing_is_held_back_when_none_is_asked_for")
+    equal([held_back(name, "9||") for name in names], ["9||"] * 4, "acks_all_is_held_back_while_the_standby_is_gone")
+    equal(held_back("", "0||"), "0||", "nothing_is_held_back_when_none_is_asked_for")
 finally:
     for directory in (standby, primary):
         subprocess.run([TOOL, "stop", str(directory), "--mode", "immediate"], check=False)
