@@ -90,7 +90,7 @@ struct pgcursus *client_fixture_connect(struct client_fixture *fixture,
   buffer_release(&payload);
   const struct pgcursus_options options = {.compressions = &compression,
                                            .compression_count = 1,
-                                           .timeout_ms = 50,
+                                           .timeout_ms = 200,
                                            .transport = client_fixture_transport(fixture)};
   char problem[200] = "";
   struct pgcursus *client = pgcursus_connect(&options, problem, sizeof problem);

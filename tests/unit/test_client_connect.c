@@ -8,7 +8,7 @@ static const enum pgcursus_compression wanted[] = {PGCURSUS_LZ4, PGCURSUS_NONE};
 static struct pgcursus *connect_to(struct client_fixture *fixture, char *problem, size_t size) {
   const struct pgcursus_options options = {.compressions = wanted,
                                            .compression_count = 2,
-                                           .timeout_ms = 30,
+                                           .timeout_ms = 200,
                                            .transport = client_fixture_transport(fixture)};
   problem[0] = '\0';
   return pgcursus_connect(&options, problem, size);

@@ -118,7 +118,7 @@ static void a_group_that_is_busy_is_asked_again(void **state) {
   PGresult *results[] = {said(2, NULL, NULL)};
   db_fixture_commit(session, results, 1);
   assert_int_equal(request->answers, 0);
-  for (int i = 0; i < 200 && session->in_flight == 0; i++) {
+  for (int i = 0; i < 5000 && session->in_flight == 0; i++) {
     usleep(1000);
     turn();
   }
@@ -180,7 +180,7 @@ static void a_deadline_passes_in_the_queue(void **state) {
   struct request *request = submit(0, "g", 1);
   request->item.deadline_us = 1;
   turn();
-  for (int i = 0; i < 200 && request->answers == 0; i++) {
+  for (int i = 0; i < 5000 && request->answers == 0; i++) {
     usleep(1000);
     turn();
   }

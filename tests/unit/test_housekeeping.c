@@ -114,6 +114,7 @@ static void a_node_asks_for_the_lock_and_again_after_a_second(void **state) {
   (void)state;
   assert_int_equal(session->in_flight, 1); /* at once */
   int64_t start = clock_monotonic_us();
+  ev_now_update(loop);
   answer_lock(false);
   assert_false(housekeeping_is_active(housekeeping));
   assert_int_equal(session->in_flight, 0);
@@ -160,6 +161,7 @@ static void an_interval_counts_from_the_last_step(void **state) {
   answer_lock(true);
   answer_step(0, false);
   int64_t start = clock_monotonic_us();
+  ev_now_update(loop);
   assert_int_equal(next_statement(5), SERIALIZABLE);
   answer_setting();
   answer_step(0, false);

@@ -123,7 +123,7 @@ static void a_stalled_frame_is_cut_off_and_the_next_goes_on(void **state) {
   int fd1 = connect_for_frame(&stalled), fd2 = connect_for_frame(&second);
   net_fixture_send(fixture, fd1, frame, 200000);
   net_fixture_stuff(fixture, fd2, frame, 500000);
-  net_fixture_run(fixture, 500);
+  net_fixture_run(fixture, 300);
   assert_int_equal(stalled->closes, 0);
   net_fixture_run_until(fixture, &stalled->closes, 1);
   assert_string_equal(stalled->reason, "request memory exhausted by a stalled frame");
@@ -141,8 +141,8 @@ static void a_head_that_trickles_is_not_cut_off(void **state) {
   struct front *front;
   int fd = connect_for_frame(&front);
   net_fixture_send(fixture, fd, frame, 200000);
-  for (int i = 0; i < 5; i++) {
-    net_fixture_run(fixture, 400);
+  for (int i = 0; i < 7; i++) {
+    net_fixture_run(fixture, 250);
     net_fixture_send(fixture, fd, frame, 1);
   }
   assert_int_equal(front->closes, 0);
@@ -185,7 +185,7 @@ static void time_spent_waiting_for_memory_is_not_the_owners(void **state) {
   assert_int_equal(head->deadlines, 1);
   assert_int_equal(waiting->deadlines, 0);
   relieve();
-  net_fixture_run(fixture, 100);
+  net_fixture_run(fixture, 20);
   assert_int_equal(waiting->deadlines, 0);
   net_fixture_run_until(fixture, &waiting->deadlines, 1);
   close(fd1);
@@ -240,7 +240,7 @@ static void output_that_is_not_taken_is_cut_off_while_memory_is_short(void **sta
   struct front *front;
   int fd = connect_and_stuff(&front, MORE_THAN_SOCKETS_HOLD);
   assert_true(memory_budget_is_over(&fixture->budget));
-  net_fixture_run(fixture, 500);
+  net_fixture_run(fixture, 300);
   assert_int_equal(front->closes, 0);
   net_fixture_run_until(fixture, &front->closes, 1);
   assert_string_equal(front->reason, "request memory exhausted by output that is not taken");
@@ -268,8 +268,8 @@ static void output_that_is_taken_slowly_goes_on(void **state) {
   struct front *front;
   uint8_t *room = memory_allocate(4 << 20);
   int fd = connect_and_stuff(&front, MORE_THAN_SOCKETS_HOLD);
-  for (int i = 0; i < 5; i++) {
-    net_fixture_run(fixture, 400);
+  for (int i = 0; i < 7; i++) {
+    net_fixture_run(fixture, 250);
     assert_int_equal(net_fixture_receive(fixture, fd, room, 4 << 20), 4 << 20);
   }
   assert_int_equal(front->closes, 0);

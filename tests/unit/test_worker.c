@@ -50,10 +50,10 @@ static void expire(struct ev_loop *loop, ev_timer *timer, int events) {
   ev_break(loop, EVBREAK_ALL);
 }
 
-/* Runs the loop until the wanted number of jobs is done, 10 s at most. */
+/* Runs the loop until the wanted number of jobs is done, 60 s at most. */
 static void run_loop(struct ev_loop *loop) {
   ev_timer timer;
-  ev_timer_init(&timer, expire, 10., 0.);
+  ev_timer_init(&timer, expire, 60., 0.);
   ev_timer_start(loop, &timer);
   ev_run(loop, 0);
   ev_timer_stop(loop, &timer);
