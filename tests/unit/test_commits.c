@@ -2,7 +2,6 @@
 #include "log/commits.h"
 
 #include <ev.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -118,10 +117,7 @@ static void a_group_that_is_busy_is_asked_again(void **state) {
   PGresult *results[] = {said(2, NULL, NULL)};
   db_fixture_commit(session, results, 1);
   assert_int_equal(request->answers, 0);
-  for (int i = 0; i < 5000 && session->in_flight == 0; i++) {
-    usleep(1000);
-    turn();
-  }
+  run_until(session->in_flight);
   assert_int_equal(session->in_flight, 1);
   PGresult *again[] = {said(0, NULL, NULL)};
   db_fixture_commit(session, again, 1);
@@ -180,10 +176,7 @@ static void a_deadline_passes_in_the_queue(void **state) {
   struct request *request = submit(0, "g", 1);
   request->item.deadline_us = 1;
   turn();
-  for (int i = 0; i < 5000 && request->answers == 0; i++) {
-    usleep(1000);
-    turn();
-  }
+  run_until(request->answers);
   assert_told(request, CONTROL_TIMED_OUT);
 }
 
