@@ -23,6 +23,7 @@
 #define GROUP_MAX_PARTITIONS 256u /* keeps the shared lock table far from full */
 #define SWEEP_INTERVAL 0.1        /* seconds between looks at deadlines, while anything queues */
 #define HOLD_BACK_US 200000       /* between looks for a synchronous standby that is missing */
+#define MAX_CONFLICTS 10u         /* of one item with other transactions, one after the other */
 
 struct item_queue {
   struct append_item *head;
@@ -335,6 +336,12 @@ static bool is_session_end(const char *sqlstate) {
   return strncmp(sqlstate, "57P", 3) == 0 || strcmp(sqlstate, "25006") == 0;
 }
 
+/* Another transaction was in the way: of two that begin the same stream in different partitions one
+ * waits for the other and then fails; looking again tells it where the stream is. */
+static bool is_worth_repeating(struct append_item *item, const struct db_failure *failure) {
+  return strncmp(failure->sqlstate, "40", 2) == 0 && ++item->conflicts < MAX_CONFLICTS;
+}
+
 static void answer_refused(struct append *append, struct append_item *item,
                            const struct db_failure *failure) {
   struct append_result result;
@@ -384,6 +391,9 @@ static void group_refused(struct lane *lane, const struct db_failure *failure) {
     culprits = count;
   } else if (culprits > 1) {
     for (unsigned i = 0; i < culprits; i++) items[first + i]->alone = true;
+    culprits = 0;
+  } else if (is_worth_repeating(items[first], failure) && !lane->append->closing) {
+    items[first]->alone = true;
     culprits = 0;
   }
   metric_add(lane->append->retries_total, count - culprits);
@@ -488,6 +498,7 @@ void append_submit(struct append *append, struct append_item *item) {
   struct lane *lane = lane_of(append, item);
   item->arrival = append->arrivals++;
   item->alone = false;
+  item->conflicts = 0;
   item->maybe_appended = false;
   queue_push(&lane->queue, item);
   append->pending++;

@@ -98,6 +98,7 @@ struct append_item {
   uint64_t arrival;    /* counts submissions: the order between items of one partition */
   unsigned round;      /* of an event: how many of its stream are before it in the group */
   bool alone;          /* to be sent in a group of its own */
+  unsigned conflicts;  /* transactions of its own that conflicted with another */
   bool maybe_appended; /* an earlier attempt ended unknown */
 };
 

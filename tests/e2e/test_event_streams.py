@@ -7,7 +7,7 @@ import pytest
 
 import crs2client as crs2
 from crs2client import BrokerError
-from harness import sql
+from harness import SLOWNESS, SqlSession, sql, wait_until
 from refusal import Text, check, refused
 
 STREAM, OK = 5, 1
@@ -202,6 +202,31 @@ def test_two_nodes_that_race_for_a_version_have_one_winner(broker, second_broker
     assert [r.aggregate_version for r in records] == list(range(1, rounds + 1))
     for record in records:
         assert results[record.aggregate_version, int(record.payload)] == "won"
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_two_that_begin_a_stream_in_different_partitions_have_one_winner(client, broker, make_topic, end):
+    topic, alike = make_topic(2, event_sourcing="true"), make_topic(2, event_sourcing="true")
+    mine = int(append(client, alike, "key", 1).rpartition("=")[2])
+    with SqlSession(broker.dsn) as session:  # as a node does that has not heard of the last CREATE
+        pid = session.run("SELECT pg_backend_pid()")[0]
+        session.run("BEGIN")
+        session.run(f"""
+            SELECT status FROM pgcursus.append_events((SELECT log_id FROM pgcursus.topic_definition('{topic}')), NULL,
+                {1 - mine}, 2, false, 1, ARRAY['key'::bytea], ARRAY[1::bigint], ARRAY['x'::bytea], NULL, NULL, NULL, NULL,
+                NULL, NULL, NULL, NULL)""")
+        fields = dict(topic=topic, key="key", version=1, message="m")
+        request = client.send("APPEND_STREAM", fields)
+        wait_until(lambda: sql(broker.dsn, f"SELECT 1 FROM pg_stat_activity WHERE {pid} = ANY (pg_blocking_pids(pid))"),
+                   within=10 * SLOWNESS, what="the wait for the other transaction")
+        session.run(end)
+        if end == "COMMIT":
+            with pytest.raises(BrokerError) as caught:
+                client.answer(request, "APPEND_STREAM")
+            check(caught.value, "version_conflict", current="1", expected="1")
+        else:
+            assert client.answer(request, "APPEND_STREAM").text == f"OK version=1 offset=0 partition={mine}"
+    assert versions(client, topic, "key") == [1]
 
 
 def test_streams_that_share_group_commits_do_not_mix(broker, events):

@@ -582,13 +582,31 @@ static void an_error_at_the_commit_is_nobodys_and_all_are_tried_alone(void **sta
 
 static void a_transient_error_of_one_item_is_worth_another_try_of_its_sender(void **state) {
   (void)state;
-  static const char *const states[] = {"40P01", "55P03", "57014", "40001"};
+  static const char *const states[] = {"55P03", "57014"};
   for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
     struct publish *publish = submit(idempotent(0));
     turn();
     db_fixture_refuse(lane, lane->sent[0].count - 1, states[i], "m", "");
     assert_told(publish, APPEND_UNAVAILABLE);
   }
+}
+
+static void a_conflict_of_one_item_is_repeated_alone_but_not_for_ever(void **state) {
+  (void)state;
+  struct publish *before = submit(plain(0)), *publish = submit(plain(1)), *after = submit(plain(2));
+  turn();
+  db_fixture_refuse(lane, 1, "40001", "m", "");
+  commit(); /* those before it */
+  assert_told(before, APPEND_OK);
+  for (unsigned i = 0; i < 8; i++) {
+    assert_int_equal(rows_in_flight(), 1);
+    db_fixture_refuse(lane, 0, i % 2 ? "40001" : "40P01", "m", "");
+    assert_int_equal(publish->answers, 0);
+  }
+  db_fixture_refuse(lane, 0, "40001", "m", "");
+  assert_told(publish, APPEND_UNAVAILABLE);
+  commit();
+  assert_told(after, APPEND_OK);
 }
 
 static void an_error_of_the_server_is_everybodys(void **state) {
@@ -798,6 +816,7 @@ int main(void) {
       ONE(items_of_a_refused_shared_row_are_tried_one_by_one),
       ONE(an_error_at_the_commit_is_nobodys_and_all_are_tried_alone),
       ONE(a_transient_error_of_one_item_is_worth_another_try_of_its_sender),
+      ONE(a_conflict_of_one_item_is_repeated_alone_but_not_for_ever),
       ONE(an_error_of_the_server_is_everybodys),
       ONE(the_end_of_a_session_is_nobodys_and_all_go_again),
       ONE(a_refusal_in_strict_mode_carries_its_numbers),
