@@ -55,19 +55,6 @@ void auth_login(struct call *call, struct slice principal, struct slice token,
   users_login(call->crs2->users, &login->login);
 }
 
-static bool is_auth_field(const struct request_field *field) {
-  return slice_equals_text(field->name, "principal") ||
-         slice_equals_text(field->name, "auth_token");
-}
-
-bool auth_fields_only(const struct call *call) {
-  if (call->command->permissions == 0 || call->fields.positional_count) return false;
-  for (uint16_t i = 0; i < call->fields.field_count; i++) {
-    if (!is_auth_field(&call->fields.fields[i])) return false;
-  }
-  return true;
-}
-
 /* The permissions a call needs: the table's, but for FIND_COORDINATOR, where they hang on what is
  * looked for. */
 static unsigned needed_permissions(const struct call *call) {

@@ -20,7 +20,4 @@ void auth_login(struct call *call, struct slice principal, struct slice token,
                 void (*accepted)(struct call *call, void (*proceed)(struct call *call)),
                 void (*proceed)(struct call *call));
 
-/* True when the request carries nothing but inline authentication. */
-bool auth_fields_only(const struct call *call);
-
 #endif

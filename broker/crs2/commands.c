@@ -15,19 +15,14 @@
 #define GROUP CONFIG_PERMISSION_GROUP
 #define TRANSACTION CONFIG_PERMISSION_TRANSACTION
 
-#define SERVED(name, permissions, handler, fields, summary)                                    \
-  {                                                                                            \
-    COMMAND_##name, #name, permissions, COMMAND_SERVED, true, false, handler, fields, summary, \
-        false                                                                                  \
-  }
-#define SERVED_BARE(name, permissions, handler, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, true, handler, "", summary, false }
+#define SERVED(name, permissions, handler, fields, summary) \
+  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, handler, fields, summary, false }
 #define UNLISTED(name, permissions, fields, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_LATER, false, false, NULL, fields, summary, false }
-#define INTERNAL(name)                                                  \
-  {                                                                     \
-    COMMAND_##name, #name, 0, COMMAND_INTERNAL, false, false, NULL, "", \
-        "internal to the reference's brokers", false                    \
+  { COMMAND_##name, #name, permissions, COMMAND_LATER, false, NULL, fields, summary, false }
+#define INTERNAL(name)                                           \
+  {                                                              \
+    COMMAND_##name, #name, 0, COMMAND_INTERNAL, false, NULL, "", \
+        "internal to the reference's brokers", false             \
   }
 
 /* Listed rows stand in the order of HELP (commands-1 2.6). Required fields come first; the rest is
@@ -41,7 +36,7 @@ static const struct command commands[] = {
     SERVED(DELETE, ADMIN, handle_delete, "topic [if_exists]", "Deletes a topic and its records"),
     SERVED(TRUNCATE, ADMIN, handle_truncate, "topic expected_revision",
            "Empties a topic and keeps its definition"),
-    SERVED_BARE(LIST, READ, handle_list, "Names the topics that the connection may read"),
+    SERVED(LIST, READ, handle_list, "", "Names the topics that the connection may read"),
     SERVED(PUBLISH, WRITE, handle_publish,
            "topic producerId message [acks partition key seqNum epoch isIdempotent event_type "
            "schema_version aggregate_version metadata], or a batch",
@@ -50,7 +45,7 @@ static const struct command commands[] = {
         CONSUME, READ | GROUP, handle_consume,
         "topic partition offset member [group isolation batch wait_ms autoOffsetReset generation]",
         "Reads records, waiting for some when asked to"),
-    {COMMAND_STREAM, "STREAM", READ | GROUP, COMMAND_SERVED, true, false, handle_stream,
+    {COMMAND_STREAM, "STREAM", READ | GROUP, COMMAND_SERVED, true, handle_stream,
      "topic partition group [member offset isolation batch autoOffsetReset generation]",
      "Pushes records as they come; the connection carries nothing else from then on", true},
     SERVED(JOIN_GROUP, GROUP, handle_join_group, "group member [topic generation]",
@@ -62,7 +57,8 @@ static const struct command commands[] = {
     SERVED(HEARTBEAT, GROUP, handle_heartbeat, "group member [topic generation]",
            "Keeps a member alive"),
     SERVED(COMMIT_OFFSET, GROUP, handle_commit_offset,
-           "topic partition group offset member generation [registration_epoch]",
+           "topic partition group offset member generation [registration_epoch validate_only "
+           "ownership_only]",
            "Commits one offset"),
     SERVED(BATCH_COMMIT, GROUP, handle_batch_commit, "topic group member generation offsets",
            "Commits several offsets"),
@@ -92,7 +88,7 @@ static const struct command commands[] = {
     SERVED(REGISTER_GROUP, GROUP, handle_register_group, "group [topic topics pattern]",
            "Registers a consumer group"),
     SERVED(GROUP_STATUS, GROUP, handle_group_status, "group", "Describes a consumer group"),
-    SERVED_BARE(LIST_GROUPS, GROUP, handle_list_groups, "Names the consumer groups"),
+    SERVED(LIST_GROUPS, GROUP, handle_list_groups, "", "Names the consumer groups"),
     SERVED(DESCRIBE, READ, handle_describe, "topic",
            "Describes a topic and its partitions as JSON"),
     SERVED(APPEND_STREAM, WRITE, handle_append_stream,
@@ -110,14 +106,13 @@ static const struct command commands[] = {
            "Tells a topic's definition and where its partitions are served"),
     SERVED(FIND_COORDINATOR, GROUP, handle_find_coordinator, "group or transactional_id",
            "Names the coordinating node"),
-    SERVED_BARE(LIST_CLUSTER, ADMIN, handle_list_cluster, "Lists the nodes"),
-    SERVED_BARE(CLUSTER_STATUS, ADMIN, handle_cluster_status,
-                "Describes the nodes and partitions as JSON"),
+    SERVED(LIST_CLUSTER, ADMIN, handle_list_cluster, "", "Lists the nodes"),
+    SERVED(CLUSTER_STATUS, ADMIN, handle_cluster_status, "",
+           "Describes the nodes and partitions as JSON"),
     SERVED(ELECT_LEADER, ADMIN, handle_elect_leader, "topic partition broker",
            "Moves a partition's preferred node"),
-    {COMMAND_HELP, "HELP", 0, COMMAND_SERVED, true, true, handle_help, "", "Names the commands",
-     false},
-    {COMMAND_EXIT, "EXIT", 0, COMMAND_SERVED, true, false, handle_exit, "",
+    {COMMAND_HELP, "HELP", 0, COMMAND_SERVED, true, handle_help, "", "Names the commands", false},
+    {COMMAND_EXIT, "EXIT", 0, COMMAND_SERVED, true, handle_exit, "",
      "Answers OK and closes the connection", false},
     SERVED(ALTER_TOPIC_CONFIG, ADMIN, handle_alter_topic_config, "topic min_in_sync_replicas",
            "Changes a topic's minimum of in-sync replicas"),
@@ -130,7 +125,7 @@ static const struct command commands[] = {
     SERVED(READ_STREAM_HISTORY, READ, handle_read_stream_history,
            "topic key [from_version to_version max_records max_bytes]",
            "Reads an aggregate's history, without snapshots"),
-    {COMMAND_AUTH, "AUTH", 0, COMMAND_SERVED, false, false, handle_auth, "principal token",
+    {COMMAND_AUTH, "AUTH", 0, COMMAND_SERVED, false, handle_auth, "principal token",
      "Authenticates the connection", false},
     UNLISTED(BROWSE_MESSAGES, READ, "", "Not part of this broker"),
     INTERNAL(REPLICATE_MESSAGE),
@@ -172,13 +167,10 @@ static void note_silence(struct call *call) {
 }
 
 static void run_handler(struct call *call) {
-  const struct command *command = call->command;
-  bool has_arguments = call->fields.field_count || call->fields.positional_count;
-  bool refuses_arguments = command->takes_no_fields && has_arguments && !auth_fields_only(call);
-  if (refuses_arguments || command->availability == COMMAND_LATER) {
+  if (call->command->availability == COMMAND_LATER) {
     call_fail_command(call, "unknown_command");
   } else {
-    command->handle(call);
+    call->command->handle(call);
   }
 }
 

@@ -20,8 +20,7 @@ struct command {
   const char *name;
   unsigned permissions; /* set of enum config_permission; all are needed */
   enum command_availability availability;
-  bool is_listed;       /* in HELP; rows stand in HELP's order */
-  bool takes_no_fields; /* any argument is unknown_command (crs2-wire 9.1) */
+  bool is_listed; /* in HELP; rows stand in HELP's order */
   void (*handle)(struct call *call);
   const char *fields; /* for people: required ones in capitals' place, see docs */
   const char *summary;

@@ -493,6 +493,12 @@ def test_positional_arguments_are_ignored_by_commands_with_fields(client, topic)
     assert client.answer(request_id).ok_fields["topic"] == topic
 
 
+@pytest.mark.parametrize("command", ["LIST", "HELP", "LIST_GROUPS", "LIST_CLUSTER", "CLUSTER_STATUS"])
+def test_commands_without_fields_ignore_any(client, command):
+    request_id = client.send(command, {"topic": "x", "y": ""}, positionals=["z"])
+    assert client.answer(request_id).text.startswith("OK ")
+
+
 def test_authentication_fails_while_it_is_switched_off(client):
     refused(client, "AUTH", {"principal": "a", "token": "b"}, "authentication_failed", mechanism="PLAIN")
     refused(client, "AUTH", {"principal": " ", "token": "b"}, "invalid_auth", command="AUTH")
