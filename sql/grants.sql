@@ -24,7 +24,7 @@ GRANT EXECUTE ON FUNCTION
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics,
   pgcursus.register_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
   pgcursus.check_group_topic, pgcursus.group_status, pgcursus.list_groups, pgcursus.beat_members,
-  pgcursus.commit_offsets, pgcursus.committed_offsets, pgcursus.fetch_offset,
+  pgcursus.commit_offsets, pgcursus.validate_commit, pgcursus.committed_offsets, pgcursus.fetch_offset,
   pgcursus.append_events, pgcursus.read_stream_page, pgcursus.stream_version, pgcursus.save_snapshot,
   pgcursus.read_snapshot, pgcursus.aggregate_proof, pgcursus.aggregate_range
 TO pgcursus_broker;

@@ -144,6 +144,28 @@ static void submit_commit(struct commit *commit) {
   commits_submit(call->crs2->commits, item);
 }
 
+static void answer_validated(struct group_request *request, const PGresult *rows) {
+  (void)rows;
+  call_reply_bytes(request->call, slice_text("OK validated=true"));
+}
+
+/* Asks whether a commit would be accepted, and writes nothing. */
+static void submit_validation(struct group_request *request, int32_t partition, int64_t offset) {
+  struct db_parameter *p = request->control.parameters;
+  union db_scalar *s = request->control.scalars;
+  int64_t epoch = read_registration_epoch(request->call);
+  request->answer = answer_validated;
+  request->control.is_read_only = true;
+  *p++ = db_bytes(request->group);
+  *p++ = db_bytes(request->topic);
+  *p++ = db_bytes(request->member);
+  *p++ = db_int8(s++, request->generation);
+  *p++ = epoch ? db_int8(s++, epoch) : db_null();
+  *p++ = db_int4(s++, partition);
+  *p++ = is_true(request->call, "ownership_only") ? db_null() : db_int8(s++, offset);
+  group_request_submit(request, CONTROL_VALIDATE_COMMIT);
+}
+
 /* The first that is wrong with member and generation, or NULL. */
 static const char *check_claim(struct group_request *request) {
   const char *problem = group_request_check_member(request);
@@ -180,10 +202,12 @@ void handle_commit_offset(struct call *call) {
   const char *problem = check_claim(request);
   if (problem) {
     group_request_fail_after_topic(request, problem);
-    return;
+  } else if (is_true(call, "validate_only")) {
+    submit_validation(request, partition, offset);
+  } else {
+    add_entries(commit, &partition, &offset, 1);
+    submit_commit(commit);
   }
-  add_entries(commit, &partition, &offset, 1);
-  submit_commit(commit);
 }
 
 /* ------------------------------------------------------------------ BATCH_COMMIT */

@@ -23,6 +23,8 @@ static const Oid sync_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_TEXT, DB_IN
 static const Oid leave_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8};
 static const Oid check_group_topic_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_TEXT};
 static const Oid fetch_offset_types[] = {DB_TEXT, DB_TEXT, DB_INT4};
+static const Oid validate_commit_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8,
+                                            DB_INT8, DB_INT4, DB_INT8};
 static const Oid describe_types[] = {DB_TEXT, DB_INT4};
 
 #define ASSIGNMENT_COLUMNS "group_id, generation, member_id, is_subscription, topic, partition"
@@ -144,6 +146,9 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                               "SELECT next_offset, registration_epoch "
                               "FROM pgcursus.fetch_offset($1,$2,$3)",
                               COUNT(fetch_offset_types), fetch_offset_types},
+    [CONTROL_VALIDATE_COMMIT] = {"validate_commit",
+                                 "SELECT pgcursus.validate_commit($1,$2,$3,$4,$5,$6,$7)",
+                                 COUNT(validate_commit_types), validate_commit_types},
     [CONTROL_READ_STREAM] =
         {"read_stream",
          "SELECT head_version, partition, snapshot_version, snapshot_payload, first_version,"

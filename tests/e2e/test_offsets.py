@@ -136,7 +136,10 @@ def test_offset_commands_refuse(client, standing, case):
     fields = standing.fields(partition="0", offset="1", offsets="P0:1") | changes
     fill_in = dict(topic=standing.topic, group=standing.group, member=standing.member)
     want = {name: value.format(**fill_in) if isinstance(value, str) else value for name, value in want.items()}
-    refused(client, case[0], {k: v for k, v in fields.items() if v is not None}, code, **want)
+    fields = {k: v for k, v in fields.items() if v is not None}
+    refused(client, case[0], fields, code, **want)
+    if case[0] == "COMMIT_OFFSET":
+        refused(client, case[0], fields | {"validate_only": "true"}, code, **want)
 
 
 # ---- committing -----------------------------------------------------------------------------------
@@ -160,6 +163,27 @@ def test_offsets_only_rise(consumer, second_client):
           reason=Text(f"group={consumer.group} topic={consumer.topic} partition=0 current=5 got=4"))
     assert consumer.commit(0, (1 << 63) - 1) == "OK"
     assert client.call("FETCH_OFFSET", **{**fetch, "partition": "4294967296"}).text == "OK offset=0"
+
+
+def test_a_commit_may_be_tried_without_writing(consumer, second_client):
+    for _ in range(2):
+        assert consumer.commit(0, 5, validate_only="True") == "OK validated=true"
+        assert committed(second_client, consumer.group, consumer.topic) is None
+    assert consumer.commit(0, 5, validate_only="false") == "OK"
+    assert consumer.commit(0, 5, validate_only="true", registration_epoch=1) == "OK validated=true"
+    reason = Text(f"group={consumer.group} topic={consumer.topic} partition=0 current=5 got=4")
+    for more in ({}, {"ownership_only": "false"}):
+        with pytest.raises(crs2.BrokerError) as caught:
+            consumer.commit(0, 4, validate_only="true", **more)
+        check(caught.value, "offset_regression", reason=reason)
+    assert consumer.commit(0, 4, validate_only="true", ownership_only="true") == "OK validated=true"
+    with pytest.raises(crs2.BrokerError) as caught:
+        consumer.commit(9, 4, validate_only="true", ownership_only="true")
+    assert caught.value.code == "NOT_OWNER"
+    with pytest.raises(crs2.BrokerError) as caught:
+        consumer.commit(0, 4, ownership_only="true")
+    check(caught.value, "offset_regression", reason=reason)  # only a trial leaves it out
+    assert committed(second_client, consumer.group, consumer.topic) == 5
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(consumer):

@@ -54,8 +54,6 @@ BEGIN
       RETURN NULL;
     END IF;
   END IF;
-  RETURN jsonb_build_object('reason', format(
-    'a committed offset never falls: group=%s topic=%s partition=%s current=%s got=%s', _group, _topic,
-    _partition, _current, _offset));
+  RETURN offset_regression_fields(_group, _topic, _partition, _current, _offset);
 END
 $$;
