@@ -18,9 +18,9 @@ GRANT SELECT ON pgcursus.schema_migrations, pgcursus.schema_files TO pgcursus_br
 
 GRANT EXECUTE ON FUNCTION
   pgcursus.append, pgcursus.note_standbys, pgcursus.fetch_batches, pgcursus.partition_ends,
-  pgcursus.append_transactional, pgcursus.lock_transactions, pgcursus.init_producer_id,
-  pgcursus.begin_transaction, pgcursus.stage_offsets, pgcursus.end_transaction,
-  pgcursus.transaction_status, pgcursus.list_transactions, pgcursus.transactional_id_of,
+  pgcursus.append_transactional, pgcursus.lock_transactions, pgcursus.lock_changes,
+  pgcursus.init_producer_id, pgcursus.begin_transaction, pgcursus.stage_offsets,
+  pgcursus.end_transaction, pgcursus.transaction_status, pgcursus.list_transactions, pgcursus.transactional_id_of,
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics,
   pgcursus.register_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
   pgcursus.check_group_topic, pgcursus.group_status, pgcursus.list_groups, pgcursus.beat_members,

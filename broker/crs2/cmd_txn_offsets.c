@@ -82,5 +82,6 @@ void handle_send_offsets_to_txn(struct call *call) {
   p[11] = db_int4(&s[11], TXN_MARKER_BATCH);
   if (problem) list.count = 0;
   set_offsets(txn, &list);
+  txn->control.locks.group = request->group;
   txn_submit(txn, CONTROL_STAGE_OFFSETS, true);
 }

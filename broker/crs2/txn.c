@@ -95,6 +95,7 @@ static void on_done(struct control_call *control, const struct control_result *r
   wake_readers(txn, rows);
   if (db_get_bool(rows, 0, TRANSACTION_MORE)) {
     txn->is_repeated = true;
+    control->locks = (struct control_locks){.may_end = false}; /* too large to share anything */
     control_submit(txn->call->crs2->transactions, control);
   } else if (!db_is_null(rows, 0, TRANSACTION_REFUSAL)) {
     call_fail_refusal(txn->call, PQgetvalue(rows, 0, TRANSACTION_REFUSAL),
@@ -115,6 +116,9 @@ struct txn *txn_create(struct call *call, const char *failed_code,
 
 void txn_submit(struct txn *txn, enum control_statement statement, bool is_repeatable) {
   txn->control.statement = statement;
+  txn->control.locks.transactional_id = txn->transactional_id;
+  txn->control.locks.may_end = statement == CONTROL_INIT_PRODUCER_ID ||
+                               statement == CONTROL_END_TRANSACTION;
   txn->control.is_read_only = is_repeatable;
   txn->control.deadline_us = txn->call->deadline_us;
   txn->control.on_done = on_done;

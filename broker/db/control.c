@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/turn.h"
+#include "db/control_batch.h"
 #include "db/database.h"
 #include "db/health.h"
 
@@ -23,8 +24,7 @@ struct session {
   struct db_batch batch; /* first: callbacks get it */
   struct control *control;
   struct db_connection *connection;
-  struct control_call *running;
-  struct db_call call;
+  struct control_batch running; /* empty: idle */
   struct db_batch isolation_batch;
   struct db_call isolation_call;
   bool is_read_committed; /* at the moment */
@@ -62,17 +62,19 @@ static void finish(struct control_call *call, enum control_status status, const 
 
 static bool key_is_running(const struct control *control, uint64_t key) {
   for (unsigned i = 0; key != 0 && i < control->options.connections; i++) {
-    const struct control_call *running = control->sessions[i].running;
-    if (running && running->exclusive_key == key) return true;
+    const struct control_batch *running = &control->sessions[i].running;
+    for (unsigned j = 0; j < running->count; j++) {
+      if (running->members[j]->exclusive_key == key) return true;
+    }
   }
   return false;
 }
 
-/* Takes the first call that may start now. */
-static struct control_call *take_next(struct control *control, int64_t now) {
+/* Takes the first call that may start now, or the first of those that may share a transaction. */
+static struct control_call *take_next(struct control *control, int64_t now, bool sharing) {
   for (struct control_call **place = &control->queue; *place; place = &(*place)->next) {
     struct control_call *call = *place;
-    if (call->not_before_us > now) continue;
+    if (call->not_before_us > now || (sharing && !control_batch_takes(call))) continue;
     if (now != INT64_MAX && key_is_running(control, call->exclusive_key)) continue;
     *place = call->next;
     if (control->queue_tail == &call->next) control->queue_tail = place;
@@ -105,15 +107,30 @@ static void choose_isolation(struct session *session, bool read_committed) {
   db_connection_send(session->connection, &session->isolation_batch, &session->isolation_call, 1);
 }
 
-/* False when the session turns out to be broken: nothing was started. */
-static bool start(struct session *session, struct control_call *call) {
-  choose_isolation(session, control_runs_read_committed[call->statement]);
-  if (!db_connection_can_send(session->connection)) return false;
-  session->running = call;
-  session->call = (struct db_call){.statement = call->statement, .parameters = call->parameters};
-  call->attempts++;
-  db_connection_send(session->connection, &session->batch, &session->call, 1);
+/* False when nothing may start now. */
+static bool choose_batch(struct control *control, struct control_batch *batch, int64_t now) {
+  struct control_call *call = take_next(control, now, false);
+  if (call == NULL) return false;
+  control_batch_add(batch, call);
+  if (!control_batch_takes(call)) return true;
+  while (batch->count < CONTROL_BATCH_MAX && (call = take_next(control, now, true)) != NULL) {
+    control_batch_add(batch, call);
+  }
   return true;
+}
+
+/* Calls that share a transaction all run at READ COMMITTED. */
+static void start(struct session *session) {
+  struct control_batch *batch = &session->running;
+  choose_isolation(session, control_runs_read_committed[batch->members[0]->statement]);
+  if (!db_connection_can_send(session->connection)) { /* it turns out to be broken */
+    for (unsigned i = 0; i < batch->count; i++) push(session->control, batch->members[i]);
+    batch->count = 0;
+    return;
+  }
+  for (unsigned i = 0; i < batch->count; i++) batch->members[i]->attempts++;
+  control_batch_encode(batch);
+  db_connection_send(session->connection, &session->batch, batch->calls, batch->call_count);
 }
 
 static void pump(struct control *control) {
@@ -121,14 +138,13 @@ static void pump(struct control *control) {
   int64_t now = clock_monotonic_us();
   for (unsigned i = 0; i < control->options.connections; i++) {
     struct session *session = &control->sessions[i];
-    if (session->running || !db_connection_can_send(session->connection)) continue;
-    struct control_call *call = take_next(control, now);
-    if (call == NULL) break;
-    if (!start(session, call)) push(control, call);
+    if (session->running.count || !db_connection_can_send(session->connection)) continue;
+    if (!choose_batch(control, &session->running, now)) break;
+    start(session);
   }
   struct control_call *call;
   if (everything_is_down(control)) {
-    while ((call = take_next(control, INT64_MAX)) != NULL) {
+    while ((call = take_next(control, INT64_MAX, false)) != NULL) {
       finish(call, CONTROL_UNAVAILABLE, "PostgreSQL is not available", NULL);
     }
   }
@@ -182,17 +198,14 @@ static void refused(struct control *control, struct control_call *call,
 
 static void on_result(struct db_batch *batch, unsigned index, const PGresult *result) {
   struct session *session = (struct session *)batch;
-  (void)index;
-  PQclear(session->running->rows);
-  session->running->rows = PQcopyResult(result, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
+  struct control_call *call = control_batch_member(&session->running, index);
+  if (call == NULL) return;
+  PQclear(call->rows);
+  call->rows = PQcopyResult(result, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
 }
 
-static void on_done(struct db_batch *batch, enum db_outcome outcome,
-                    const struct db_failure *failure) {
-  struct session *session = (struct session *)batch;
-  struct control *control = session->control;
-  struct control_call *call = session->running;
-  session->running = NULL;
+static void conclude(struct control *control, struct control_call *call, enum db_outcome outcome,
+                     const struct db_failure *failure) {
   if (outcome != DB_COMMITTED) {
     PQclear(call->rows);
     call->rows = NULL;
@@ -214,6 +227,30 @@ static void on_done(struct db_batch *batch, enum db_outcome outcome,
     case DB_UNSENT:
       finish(call, CONTROL_UNAVAILABLE, failure->message, NULL);
       break;
+  }
+}
+
+/* What refused one call has undone the others: each goes again, in a transaction of its own. */
+static void separate(struct control *control, const struct control_batch *batch) {
+  for (unsigned i = 0; i < batch->count; i++) {
+    struct control_call *call = batch->members[i];
+    PQclear(call->rows);
+    call->rows = NULL;
+    call->runs_alone = true;
+    push(control, call);
+  }
+}
+
+static void on_done(struct db_batch *batch, enum db_outcome outcome,
+                    const struct db_failure *failure) {
+  struct session *session = (struct session *)batch;
+  struct control *control = session->control;
+  struct control_batch done = session->running;
+  session->running.count = 0;
+  if (outcome == DB_REFUSED && done.count > 1 && !control->closing) {
+    separate(control, &done);
+  } else {
+    for (unsigned i = 0; i < done.count; i++) conclude(control, done.members[i], outcome, failure);
   }
   if (!control->closing) pump(control);
 }
@@ -257,6 +294,7 @@ void control_submit(struct control *control, struct control_call *call) {
   call->rows = NULL;
   call->attempts = 0;
   call->not_before_us = 0;
+  call->runs_alone = false;
   push(control, call);
   turn_request(&control->turn);
 }
@@ -322,11 +360,12 @@ void control_close(struct control *control) {
   turn_stop(&control->turn);
   ev_timer_stop(control->options.database->loop, &control->tick);
   struct control_call *call;
-  while ((call = take_next(control, INT64_MAX)) != NULL) {
+  while ((call = take_next(control, INT64_MAX, false)) != NULL) {
     finish(call, CONTROL_UNAVAILABLE, "the node is stopping", NULL);
   }
   for (unsigned i = 0; i < control->options.connections; i++) {
     db_connection_close(control->sessions[i].connection);
+    control_batch_release(&control->sessions[i].running);
   }
   free(control->sessions);
   free(control);

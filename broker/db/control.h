@@ -1,6 +1,6 @@
 /* The control-plane caller: one SQL function a call, in a SERIALIZABLE transaction of its own,
  * tried again on serialization failures and deadlocks until the call's deadline. Clients never see
- * those. */
+ * those. Calls about transactions, which are many, share a database transaction when they meet. */
 #ifndef PGCURSUS_DB_CONTROL_H
 #define PGCURSUS_DB_CONTROL_H
 
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/slice.h"
 #include "db/connection.h"
 #include "db/control_statements.h"
 #include "db/values.h"
@@ -32,6 +33,14 @@ struct control_result {
   const char *detail;   /* CONTROL_REFUSED: a JSON object of fields, or empty */
 };
 
+/* What a call locks that may share a database transaction with others (sql/functions/transaction,
+ * lock_changes). The texts stay valid as parameters do. */
+struct control_locks {
+  struct slice transactional_id; /* empty: the call runs alone */
+  struct slice group;            /* empty: none that is named in the call */
+  bool may_end;                  /* the transaction: its partitions are locked */
+};
+
 /* Embedded in the caller's struct; parameters and what they point to stay valid until `on_done`,
  * which is called exactly once, never before control_submit() has returned. */
 struct control_call {
@@ -41,6 +50,7 @@ struct control_call {
   /* Calls of one key, unless it is 0, run one after another on this node: they would conflict
    * anyway. */
   uint64_t exclusive_key;
+  struct control_locks locks;
   struct db_parameter parameters[CONTROL_MAX_PARAMETERS];
   union db_scalar scalars[CONTROL_MAX_PARAMETERS];
   void (*on_done)(struct control_call *call, const struct control_result *result);
@@ -49,6 +59,7 @@ struct control_call {
   PGresult *rows;
   int64_t not_before_us;
   unsigned attempts;
+  bool runs_alone; /* it was in a batch that failed, for a reason that is one call's */
 };
 
 struct control_options {

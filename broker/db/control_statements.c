@@ -42,6 +42,7 @@ static const Oid stage_offsets_types[] = {DB_TEXT,       DB_TEXT, DB_INT8, DB_TE
 static const Oid end_transaction_types[] = {DB_TEXT, DB_TEXT, DB_INT8, DB_BOOL, DB_TEXT, DB_INT4};
 static const Oid transaction_status_types[] = {DB_TEXT, DB_INT4};
 static const Oid list_transactions_types[] = {DB_INT8};
+static const Oid lock_changes_types[] = {DB_TEXT_ARRAY, DB_TEXT_ARRAY, DB_TEXT_ARRAY};
 
 #define PROOF_COLUMNS                                                            \
   "earliest_sequence, latest_sequence, first_offset, last_offset, event_count, " \
@@ -112,6 +113,8 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                     COUNT(transaction_status_types), transaction_status_types},
     [CONTROL_TRANSACTIONAL_ID] = {"transactional_id", "SELECT pgcursus.transactional_id_of($1)",
                                   COUNT(list_transactions_types), list_transactions_types},
+    [CONTROL_LOCK_CHANGES] = {"lock_changes", "SELECT pgcursus.lock_changes($1,$2,$3)",
+                              COUNT(lock_changes_types), lock_changes_types},
     [CONTROL_LIST_TRANSACTIONS] =
         {"list_transactions",
          "SELECT transactional_id, producer_id, producer_epoch, state, age_ms, messages, offsets,"

@@ -189,8 +189,9 @@ static void encode_transactional_row(struct append_row *row, const struct append
 }
 
 /* Transactions are locked before any partition, or a group could wait for the end of one that waits
- * for the group. */
+ * for the group. A row that is alone does so by itself. */
 static void add_lock_call(struct append_group *group) {
+  if (group->row_count == 1) return;
   struct db_array *ids = &group->transactional_ids;
   db_array_begin(ids, DB_TEXT);
   for (unsigned i = 0; i < group->item_count; i++) {

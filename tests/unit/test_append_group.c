@@ -112,9 +112,18 @@ static void records_of_transactions_share_no_row(void **state) {
   assert_int_equal(group.row_count, 3);
 }
 
+static void a_record_that_is_alone_locks_its_transaction_itself(void **state) {
+  (void)state;
+  add(1, 3, plain("a"))->transaction = &first_transaction;
+  append_group_encode(&group, false, 1);
+  assert_int_equal(group.call_count, 1);
+  assert_int_equal(group.calls[0].statement, STATEMENT_APPEND_TRANSACTIONAL);
+}
+
 static void answers_are_counted_from_the_first_row(void **state) {
   (void)state;
   add(1, 0, plain("a"))->transaction = &first_transaction;
+  add(1, 0, plain("b"))->transaction = &first_transaction;
   append_group_encode(&group, true, 1);
   PGresult *result = db_fixture_result(7);
   db_fixture_set_int4(result, 0, 0, 11);
@@ -476,6 +485,7 @@ int main(void) {
           items_are_sorted_by_log_and_partition_and_keep_their_order_of_arrival, reset),
       cmocka_unit_test_teardown(transactions_are_locked_before_any_partition, reset),
       cmocka_unit_test_teardown(records_of_transactions_share_no_row, reset),
+      cmocka_unit_test_teardown(a_record_that_is_alone_locks_its_transaction_itself, reset),
       cmocka_unit_test_teardown(answers_are_counted_from_the_first_row, reset),
       cmocka_unit_test_teardown(plain_items_of_a_partition_share_a_row, reset),
       cmocka_unit_test_teardown(what_differs_does_not_share_a_row, reset),

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "db/array.h"
+#include "db/control_batch.h"
 #include "db_fixture.h"
 #include "unit.h"
 
@@ -364,6 +366,108 @@ static void closing_tells_everybody(void **state) {
   assert_int_equal(queued->answers, 1);
 }
 
+/* ---- calls that share a transaction ---- */
+
+static struct caller *submit_sharing(const char *transactional_id, const char *group,
+                                     bool may_end) {
+  struct caller *caller = submit(false);
+  caller->call.statement = CONTROL_BEGIN_TRANSACTION;
+  caller->call.locks = (struct control_locks){.transactional_id = slice_text(transactional_id),
+                                              .group = slice_text(group),
+                                              .may_end = may_end};
+  return caller;
+}
+
+static void isolate(void) {
+  db_fixture_commit(session, NULL, 0);
+}
+
+/* The second of three parameters of the call that locks, as PostgreSQL gets it. */
+static void assert_texts(unsigned parameter, const char *const want[], unsigned count) {
+  struct cursor cursor;
+  assert_int_equal(db_array_open(&cursor, db_fixture_bytes(&session->sent[0], 0, parameter)),
+                   count);
+  for (unsigned i = 0; i < count; i++) assert_slice_text(db_array_next(&cursor), want[i]);
+}
+
+static void calls_that_say_what_they_lock_share_a_transaction(void **state) {
+  (void)state;
+  submit_sharing("a", "", false);
+  submit_sharing("b", "", true);
+  submit_sharing("c", "g", false);
+  turn();
+  isolate();
+  assert_int_equal(session->in_flight, 1);
+  assert_int_equal(session->sent[0].count, 4);
+  assert_int_equal(session->sent[0].calls[0].statement, CONTROL_LOCK_CHANGES);
+  assert_texts(0, (const char *const[]){"a", "b", "c"}, 3);
+  assert_texts(1, (const char *const[]){"b"}, 1);
+  assert_texts(2, (const char *const[]){"g"}, 1);
+  PGresult *rows[4];
+  for (unsigned i = 0; i < 4; i++) {
+    rows[i] = db_fixture_result(1);
+    db_fixture_set_int4(rows[i], 0, 0, (int32_t)i);
+  }
+  db_fixture_commit(session, rows, 4);
+  for (unsigned i = 0; i < 3; i++) {
+    assert_told(&callers[i], CONTROL_OK);
+    assert_int_equal(callers[i].value, i + 1);
+  }
+}
+
+static void a_call_that_shares_and_is_alone_locks_by_itself(void **state) {
+  (void)state;
+  submit_sharing("a", "", true);
+  submit(false);
+  turn();
+  isolate();
+  assert_int_equal(session->sent[0].count, 1);
+  assert_int_equal(session->sent[0].calls[0].statement, CONTROL_BEGIN_TRANSACTION);
+  commit(session, 1);
+  isolate();
+  assert_int_equal(session->sent[0].count, 1);
+  commit(session, 2);
+  assert_told(&callers[1], CONTROL_OK);
+}
+
+static void a_refusal_is_one_callers_and_the_others_go_again_alone(void **state) {
+  (void)state;
+  for (unsigned i = 0; i < 3; i++) submit_sharing("a", "", false);
+  turn();
+  isolate();
+  db_fixture_refuse(session, 2, "PC001", "producer_fenced", "{}");
+  for (unsigned i = 0; i < 3; i++) assert_int_equal(callers[i].answers, 0);
+  assert_int_equal(session->sent[0].count, 1);
+  commit(session, 1);
+  db_fixture_refuse(session, 0, "PC001", "producer_fenced", "{}");
+  commit(session, 3);
+  assert_told(&callers[0], CONTROL_OK);
+  assert_told(&callers[1], CONTROL_REFUSED);
+  assert_told(&callers[2], CONTROL_OK);
+  assert_int_equal(callers[2].value, 3);
+}
+
+static void a_batch_is_bounded_and_the_rest_goes_next(void **state) {
+  (void)state;
+  static struct caller many[CONTROL_BATCH_MAX + 2];
+  memset(many, 0, sizeof many);
+  for (unsigned i = 0; i < CONTROL_BATCH_MAX + 2; i++) {
+    many[i].call = (struct control_call){.statement = CONTROL_END_TRANSACTION,
+                                         .deadline_us = INT64_MAX,
+                                         .locks = {.transactional_id = slice_text("a")},
+                                         .on_done = on_done};
+    control_submit(control, &many[i].call);
+  }
+  turn();
+  isolate();
+  assert_int_equal(session->sent[0].count, CONTROL_BATCH_MAX + 1);
+  db_fixture_commit(session, NULL, 0);
+  assert_told(&many[CONTROL_BATCH_MAX - 1], CONTROL_OK);
+  assert_int_equal(session->sent[0].count, 3);
+  db_fixture_lose(session);
+  assert_told(&many[CONTROL_BATCH_MAX + 1], CONTROL_UNKNOWN);
+}
+
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_one, close_all)
 #define TWO(test) cmocka_unit_test_setup_teardown(test, open_two, close_all)
 
@@ -386,6 +490,10 @@ int main(void) {
       TWO(calls_wait_while_connecting_and_fail_when_all_is_down),
       ONE(a_deadline_that_passes_in_the_queue_means_that_nothing_happened),
       ONE(a_call_may_be_submitted_again_from_its_answer),
+      ONE(calls_that_say_what_they_lock_share_a_transaction),
+      ONE(a_call_that_shares_and_is_alone_locks_by_itself),
+      ONE(a_refusal_is_one_callers_and_the_others_go_again_alone),
+      ONE(a_batch_is_bounded_and_the_rest_goes_next),
       TWO(closing_tells_everybody),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,21 +17,24 @@ DECLARE
   _answer transaction_answer;
 BEGIN
   PERFORM pg_advisory_xact_lock(transaction_lock_key(_transactional_id));
-  IF EXISTS (SELECT
-               FROM producers p
-              WHERE p.transactional_id = _transactional_id AND NOT p.expired
-                AND p.producer_id = _producer_id AND p.producer_epoch < _producer_epoch) THEN
-    PERFORM refuse('transaction_begin_failed', jsonb_build_object('reason',
-      format('epoch %s of transactional id %s has not been initialised', _producer_epoch,
-             _transactional_id)));
-  END IF;
-  PERFORM session_transaction(_transactional_id, _producer_id, _producer_epoch,
-                              'transaction_begin_failed');
   INSERT INTO transaction_states (transactional_id, producer_id, producer_epoch, state, deadline)
-  VALUES (_transactional_id, _producer_id, _producer_epoch, 'open',
-          clock_timestamp() + least(_timeout_ms, 3153600000000) * interval '1 millisecond')
+  SELECT p.transactional_id, p.producer_id, p.producer_epoch, 'open',
+         clock_timestamp() + least(_timeout_ms, 3153600000000) * interval '1 millisecond'
+    FROM producers p
+   WHERE p.transactional_id = _transactional_id AND NOT p.expired
+     AND p.producer_id = _producer_id AND p.producer_epoch = _producer_epoch
       ON CONFLICT (transactional_id, producer_epoch) DO NOTHING;
   IF NOT FOUND THEN
+    IF EXISTS (SELECT
+                 FROM producers p
+                WHERE p.transactional_id = _transactional_id AND NOT p.expired
+                  AND p.producer_id = _producer_id AND p.producer_epoch < _producer_epoch) THEN
+      PERFORM refuse('transaction_begin_failed', jsonb_build_object('reason',
+        format('epoch %s of transactional id %s has not been initialised', _producer_epoch,
+               _transactional_id)));
+    END IF;
+    PERFORM session_transaction(_transactional_id, _producer_id, _producer_epoch,
+                                'transaction_begin_failed');
     PERFORM refuse('producer_reinitialization_required', jsonb_build_object(
       'transactional_id', _transactional_id, 'epoch', _producer_epoch::text));
   END IF;

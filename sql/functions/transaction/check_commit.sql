@@ -1,12 +1,12 @@
--- check_commit: refuses unless an open transaction may be committed (commands-2 4.8).
+-- check_commit: whether an open transaction may be committed (commands-2 4.8).
 --
 -- Arguments: _transaction; _principal: the client's, NULL for nobody.
--- Returns:   nothing.
--- Errors:    PC001: transaction_commit_failed {state, reason}. The transaction stays open.
+-- Returns:   NULL, or why not.
+-- Errors:    none.
 -- Tables:    transaction_partitions, topic_definitions (read), and as check_staged_offsets().
 CREATE OR REPLACE FUNCTION pgcursus.check_commit(
   _transaction pgcursus.transaction_states, _principal text)
-RETURNS void
+RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
@@ -27,9 +27,6 @@ BEGIN
   IF _failure IS NULL AND _transaction.group_id IS NOT NULL THEN
     _failure := check_staged_offsets(_transaction);
   END IF;
-  IF _failure IS NOT NULL THEN
-    PERFORM refuse('transaction_commit_failed',
-                   jsonb_build_object('state', 'open', 'reason', _failure));
-  END IF;
+  RETURN _failure;
 END
 $$;

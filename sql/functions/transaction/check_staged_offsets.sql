@@ -17,12 +17,21 @@ DECLARE
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(group_lock_key(_transaction.group_name));
   FOR _staged IN
-    SELECT t.name, o.log_id, array_agg(o.partition ORDER BY o.partition) AS partitions
-      FROM transaction_offsets o
+    SELECT t.name, s.log_id, array_agg(s.partition ORDER BY s.partition) AS partitions,
+           min(format('offset_regression partition=%s current=%s got=%s', s.partition, s.current,
+                      s.next_offset)) FILTER (WHERE s.current > s.next_offset) AS regression
+      FROM (SELECT o.log_id, o.partition, o.next_offset,
+                   (SELECT c.next_offset
+                      FROM offset_commits c
+                     WHERE c.group_id = _transaction.group_id AND c.log_id = o.log_id
+                       AND c.partition = o.partition
+                     ORDER BY c.next_offset DESC
+                     LIMIT 1) AS current
+              FROM transaction_offsets o
+             WHERE o.transaction_id = _transaction.transaction_id) s
       LEFT JOIN topic_definitions t USING (log_id)
-     WHERE o.transaction_id = _transaction.transaction_id
-     GROUP BY t.name, o.log_id
-     ORDER BY o.log_id
+     GROUP BY t.name, s.log_id
+     ORDER BY s.log_id
   LOOP
     IF _staged.name IS NULL THEN
       RETURN 'topic_not_found: a topic of the staged offsets was deleted or truncated';
@@ -37,20 +46,8 @@ BEGIN
       RETURN _fence.code || (SELECT coalesce(string_agg(format(' %s=%s', f.key, f.value), '' ORDER BY f.key), '')
                                FROM jsonb_each_text(_fence.fields) AS f (key, value));
     END IF;
+    _regression := coalesce(_regression, _staged.regression);
   END LOOP;
-  SELECT format('offset_regression partition=%s current=%s got=%s', c.partition, c.current, c.next_offset)
-    INTO _regression
-    FROM (SELECT o.partition, o.next_offset,
-                 (SELECT c.next_offset
-                    FROM offset_commits c
-                   WHERE c.group_id = _transaction.group_id AND c.log_id = o.log_id
-                     AND c.partition = o.partition
-                   ORDER BY c.next_offset DESC
-                   LIMIT 1) AS current
-            FROM transaction_offsets o
-           WHERE o.transaction_id = _transaction.transaction_id) c
-   WHERE c.current > c.next_offset
-   LIMIT 1;
   RETURN _regression;
 END
 $$;

@@ -17,9 +17,12 @@ DECLARE
 BEGIN
   IF _state IS DISTINCT FROM 'open' THEN
     RETURN format('transaction <id> is %s', coalesce(_state, 'aborted'));
-  ELSIF _transaction.group_id IS NOT NULL
-        AND (_transaction.group_id, _transaction.member_id, _transaction.generation)
-            IS DISTINCT FROM (_group_id, _member, _generation) THEN
+  ELSIF _transaction.group_id IS NULL THEN
+    -- Nothing is staged yet.
+    RETURN CASE WHEN cardinality(_partitions) > _max_offsets
+                THEN format('transaction capacity exceeded: %s offsets', _max_offsets) END;
+  ELSIF (_transaction.group_id, _transaction.member_id, _transaction.generation)
+        IS DISTINCT FROM (_group_id, _member, _generation) THEN
     RETURN format('transaction <id> has offsets of group=%s member=%s generation=%s',
                   _transaction.group_name, _transaction.member_id, _transaction.generation);
   END IF;

@@ -6,8 +6,8 @@
 -- Returns:   more (to be called again), state, the counts, and the partitions that were touched.
 -- Errors:    none of its own.
 -- Tables:    transaction_states, transaction_partitions, record_batches, offset_commits (written),
---            transaction_requests, transaction_offsets, topic_definitions, partition_states (read), and
---            as release_streams().
+--            transaction_requests, transaction_offsets, stream_reservations, topic_definitions,
+--            partition_states (read), and as release_streams().
 --
 -- At READ COMMITTED, under the exclusive lock of the transactional id: nothing is being appended to the
 -- transaction, and what was is visible. Markers are appended under the locks of the partitions, in their
@@ -26,52 +26,33 @@ RETURNS pgcursus.transaction_answer
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-  _answer    transaction_answer;
-  _partition record;
-  _offset    bigint;
+  _answer transaction_answer;
 BEGIN
-  _answer.more := (SELECT count(*) > _batch
-                     FROM (SELECT
-                             FROM transaction_partitions p
-                            WHERE p.transaction_id = _transaction.transaction_id
-                              AND p.marker_offset IS NULL
-                            LIMIT _batch + 1) unmarked);
-  _answer.log_ids := '{}';
-  _answer.partitions := '{}';
-  _answer.end_offsets := '{}';
-  FOR _partition IN
-    SELECT p.log_id, p.partition
-      FROM transaction_partitions p
-     WHERE p.transaction_id = _transaction.transaction_id AND p.marker_offset IS NULL
-     ORDER BY p.log_id, p.partition
-     LIMIT _batch
-  LOOP
-    _offset := append_marker(_transaction, _partition.log_id, _partition.partition, _commit);
-    UPDATE transaction_partitions p
-       SET marker_offset = _offset, resolved = (_transaction.state = 'open' AND NOT _answer.more)
-     WHERE p.transaction_id = _transaction.transaction_id AND p.log_id = _partition.log_id
-       AND p.partition = _partition.partition;
-    _answer.log_ids := _answer.log_ids || _partition.log_id;
-    _answer.partitions := _answer.partitions || _partition.partition;
-    _answer.end_offsets := _answer.end_offsets || (_offset + 1);
-  END LOOP;
+  -- One more than the batch, to know whether there are more.
+  SELECT array_agg(u.log_id), array_agg(u.partition)
+    INTO _answer.log_ids, _answer.partitions
+    FROM (SELECT p.log_id, p.partition
+            FROM transaction_partitions p
+           WHERE p.transaction_id = _transaction.transaction_id AND p.marker_offset IS NULL
+           ORDER BY p.log_id, p.partition
+           LIMIT _batch + 1) u;
+  _answer.more := coalesce(cardinality(_answer.log_ids), 0) > _batch;
+  IF _answer.more THEN
+    _answer.log_ids := _answer.log_ids[:_batch];
+    _answer.partitions := _answer.partitions[:_batch];
+  END IF;
+  IF _answer.log_ids IS NOT NULL THEN
+    _answer.end_offsets := append_markers(_transaction, _answer.log_ids, _answer.partitions, _commit,
+                                          _transaction.state = 'open' AND NOT _answer.more);
+  END IF;
 
-  IF _transaction.state = 'open' THEN
-    SELECT (SELECT count(*) FROM transaction_requests r
-             WHERE r.transaction_id = _transaction.transaction_id),
-           (SELECT count(*) FROM transaction_partitions p
-             WHERE p.transaction_id = _transaction.transaction_id),
-           (SELECT count(*) FROM transaction_offsets o
-             WHERE o.transaction_id = _transaction.transaction_id)
-      INTO _transaction.message_count, _transaction.participant_count, _transaction.offset_count;
-    IF _commit AND _transaction.offset_count > 0 THEN
-      -- Offsets only rise: one that an ordinary commit has just passed changes nothing.
-      INSERT INTO offset_commits (group_id, log_id, partition, next_offset)
-      SELECT _transaction.group_id, o.log_id, o.partition, o.next_offset
-        FROM transaction_offsets o
-       WHERE o.transaction_id = _transaction.transaction_id
-          ON CONFLICT DO NOTHING;
-    END IF;
+  IF _commit AND _transaction.state = 'open' AND _transaction.group_id IS NOT NULL THEN
+    -- Offsets only rise: one that an ordinary commit has just passed changes nothing.
+    INSERT INTO offset_commits (group_id, log_id, partition, next_offset)
+    SELECT _transaction.group_id, o.log_id, o.partition, o.next_offset
+      FROM transaction_offsets o
+     WHERE o.transaction_id = _transaction.transaction_id
+        ON CONFLICT DO NOTHING;
   END IF;
   IF _answer.more THEN
     _answer.state := CASE WHEN _commit THEN 'prepare_commit' ELSE 'prepare_abort' END;
@@ -86,17 +67,24 @@ BEGIN
        WHERE p.transaction_id = _transaction.transaction_id;
     END IF;
     _answer.state := CASE WHEN _commit THEN 'committed' ELSE 'aborted' END;
-    PERFORM release_streams(_transaction.transaction_id, _commit);
+    IF EXISTS (SELECT FROM stream_reservations r WHERE r.transaction_id = _transaction.transaction_id) THEN
+      PERFORM release_streams(_transaction.transaction_id, _commit);
+    END IF;
   END IF;
   UPDATE transaction_states t
      SET state = _answer.state, changed_at = clock_timestamp(),
-         message_count = _transaction.message_count,
-         participant_count = _transaction.participant_count,
-         offset_count = _transaction.offset_count
-   WHERE t.transaction_id = _transaction.transaction_id;
-  _answer.messages := _transaction.message_count;
-  _answer.participants := _transaction.participant_count;
-  _answer.offsets := _transaction.offset_count;
+         message_count = CASE WHEN t.state <> 'open' THEN t.message_count
+                              ELSE (SELECT count(*) FROM transaction_requests r
+                                     WHERE r.transaction_id = _transaction.transaction_id) END,
+         participant_count = CASE WHEN t.state <> 'open' THEN t.participant_count
+                                  ELSE (SELECT count(*) FROM transaction_partitions p
+                                         WHERE p.transaction_id = _transaction.transaction_id) END,
+         offset_count = CASE WHEN t.state <> 'open' THEN t.offset_count
+                             ELSE (SELECT count(*) FROM transaction_offsets o
+                                    WHERE o.transaction_id = _transaction.transaction_id) END
+   WHERE t.transaction_id = _transaction.transaction_id
+  RETURNING t.message_count, t.participant_count, t.offset_count
+       INTO _answer.messages, _answer.participants, _answer.offsets;
   RETURN _answer;
 END
 $$;

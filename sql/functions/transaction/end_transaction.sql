@@ -20,6 +20,7 @@ AS $$
 DECLARE
   _transaction transaction_states;
   _answer      transaction_answer;
+  _failure     text;
 BEGIN
   PERFORM pg_advisory_xact_lock(transaction_lock_key(_transactional_id));
   _transaction := session_transaction(_transactional_id, _producer_id, _producer_epoch,
@@ -30,7 +31,11 @@ BEGIN
   END IF;
   IF _answer.state IS NULL THEN
     IF _transaction.state = 'open' AND _commit THEN
-      PERFORM check_commit(_transaction, _principal);
+      _failure := check_commit(_transaction, _principal);
+      IF _failure IS NOT NULL THEN
+        PERFORM refuse('transaction_commit_failed',
+                       jsonb_build_object('state', 'open', 'reason', _failure));
+      END IF;
     END IF;
     IF _transaction.state = 'open' OR (_transaction.state = 'prepare_commit' AND _commit) THEN
       RETURN decide_transaction(_transaction, _commit, _batch);

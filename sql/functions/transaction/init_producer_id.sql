@@ -50,10 +50,11 @@ BEGIN
     PERFORM refuse('init_producer_failed', jsonb_build_object('reason',
       'the epochs of this transactional id are used up'));
   END IF;
-  IF _session.expired IS DISTINCT FROM false
-     AND (SELECT count(*) FROM producers p WHERE NOT p.expired) >= _max_ids THEN
-    PERFORM refuse('init_producer_failed', jsonb_build_object('reason',
-      format('there are %s transactional ids already', _max_ids)));
+  IF _session.expired IS DISTINCT FROM false THEN
+    IF (SELECT count(*) FROM producers p WHERE NOT p.expired) >= _max_ids THEN
+      PERFORM refuse('init_producer_failed', jsonb_build_object('reason',
+        format('there are %s transactional ids already', _max_ids)));
+    END IF;
   END IF;
   INSERT INTO producers AS p (transactional_id, producer_id, producer_epoch)
   VALUES (_transactional_id, _session.producer_id, _session.producer_epoch)

@@ -18,9 +18,6 @@ BEGIN
            r.stream_key
       FROM stream_reservations r
      WHERE r.transaction_id = _transaction_id;
-    IF NOT FOUND THEN
-      RETURN;
-    END IF;
   END IF;
   DELETE FROM stream_reservations r WHERE r.transaction_id = _transaction_id;
 END

@@ -15,23 +15,26 @@ RETURNS pgcursus.transaction_states
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
-  _session     producers;
-  _transaction transaction_states;
+  _transaction   transaction_states;
+  _current_epoch bigint;
 BEGIN
-  SELECT p.* INTO _session
+  SELECT t.* INTO _transaction
     FROM producers p
-   WHERE p.transactional_id = _transactional_id AND NOT p.expired;
+    LEFT JOIN transaction_states t USING (transactional_id, producer_epoch)
+   WHERE p.transactional_id = _transactional_id AND NOT p.expired
+     AND p.producer_id = _producer_id AND p.producer_epoch = _producer_epoch;
   IF NOT FOUND THEN
-    PERFORM refuse(_unknown_code, unknown_transaction(_transactional_id));
-  ELSIF _session.producer_id <> _producer_id OR _session.producer_epoch <> _producer_epoch THEN
+    SELECT p.producer_epoch INTO _current_epoch
+      FROM producers p
+     WHERE p.transactional_id = _transactional_id AND NOT p.expired;
+    IF NOT FOUND THEN
+      PERFORM refuse(_unknown_code, unknown_transaction(_transactional_id));
+    END IF;
     PERFORM refuse('producer_fenced', jsonb_build_object(
       'transactional_id', _transactional_id,
-      'current_epoch', _session.producer_epoch::text,
+      'current_epoch', _current_epoch::text,
       'requested_epoch', _producer_epoch::text));
   END IF;
-  SELECT t.* INTO _transaction
-    FROM transaction_states t
-   WHERE t.transactional_id = _transactional_id AND t.producer_epoch = _producer_epoch;
   RETURN _transaction;
 END
 $$;
