@@ -117,8 +117,8 @@ struct txn *txn_create(struct call *call, const char *failed_code,
 void txn_submit(struct txn *txn, enum control_statement statement, bool is_repeatable) {
   txn->control.statement = statement;
   txn->control.locks.transactional_id = txn->transactional_id;
-  txn->control.locks.may_end = statement == CONTROL_INIT_PRODUCER_ID ||
-                               statement == CONTROL_END_TRANSACTION;
+  txn->control.locks.may_end =
+      statement == CONTROL_INIT_PRODUCER_ID || statement == CONTROL_END_TRANSACTION;
   txn->control.is_read_only = is_repeatable;
   txn->control.deadline_us = txn->call->deadline_us;
   txn->control.on_done = on_done;

@@ -378,11 +378,7 @@ static struct caller *submit_sharing(const char *transactional_id, const char *g
   return caller;
 }
 
-static void isolate(void) {
-  db_fixture_commit(session, NULL, 0);
-}
-
-/* The second of three parameters of the call that locks, as PostgreSQL gets it. */
+/* A text parameter of the call that locks. */
 static void assert_texts(unsigned parameter, const char *const want[], unsigned count) {
   struct cursor cursor;
   assert_int_equal(db_array_open(&cursor, db_fixture_bytes(&session->sent[0], 0, parameter)),
@@ -396,7 +392,7 @@ static void calls_that_say_what_they_lock_share_a_transaction(void **state) {
   submit_sharing("b", "", true);
   submit_sharing("c", "g", false);
   turn();
-  isolate();
+  commit_setting(session);
   assert_int_equal(session->in_flight, 1);
   assert_int_equal(session->sent[0].count, 4);
   assert_int_equal(session->sent[0].calls[0].statement, CONTROL_LOCK_CHANGES);
@@ -420,11 +416,11 @@ static void a_call_that_shares_and_is_alone_locks_by_itself(void **state) {
   submit_sharing("a", "", true);
   submit(false);
   turn();
-  isolate();
+  commit_setting(session);
   assert_int_equal(session->sent[0].count, 1);
   assert_int_equal(session->sent[0].calls[0].statement, CONTROL_BEGIN_TRANSACTION);
   commit(session, 1);
-  isolate();
+  commit_setting(session);
   assert_int_equal(session->sent[0].count, 1);
   commit(session, 2);
   assert_told(&callers[1], CONTROL_OK);
@@ -434,7 +430,7 @@ static void a_refusal_is_one_callers_and_the_others_go_again_alone(void **state)
   (void)state;
   for (unsigned i = 0; i < 3; i++) submit_sharing("a", "", false);
   turn();
-  isolate();
+  commit_setting(session);
   db_fixture_refuse(session, 2, "PC001", "producer_fenced", "{}");
   for (unsigned i = 0; i < 3; i++) assert_int_equal(callers[i].answers, 0);
   assert_int_equal(session->sent[0].count, 1);
@@ -459,9 +455,10 @@ static void a_batch_is_bounded_and_the_rest_goes_next(void **state) {
     control_submit(control, &many[i].call);
   }
   turn();
-  isolate();
+  commit_setting(session);
   assert_int_equal(session->sent[0].count, CONTROL_BATCH_MAX + 1);
-  db_fixture_commit(session, NULL, 0);
+  PGresult *rows[CONTROL_BATCH_MAX + 1] = {NULL};
+  db_fixture_commit(session, rows, CONTROL_BATCH_MAX + 1);
   assert_told(&many[CONTROL_BATCH_MAX - 1], CONTROL_OK);
   assert_int_equal(session->sent[0].count, 3);
   db_fixture_lose(session);

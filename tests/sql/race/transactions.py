@@ -103,6 +103,27 @@ with Session() as first, Session() as second, Session() as third, Session() as o
     first.run("COMMIT")
     equal(second.answer(), "committed", "and_then_the_end")
 
+    # Changes that share a database transaction: all locks before the first change, in the one order.
+    epochs = {name: start(first, name) for name in "de"}
+    first.run(add("d", epochs["d"], 1, 2))
+    first.run(add("e", epochs["e"], 1, 0))
+    first.run("BEGIN")
+    equal(first.run("SELECT lock_changes('{e,d}', '{d,e}', '{}')"), "", "two_ends_are_to_share_a_transaction")
+    second.send("SELECT lock_transactions('{e}')")
+    ok(wait_until_blocked(observer, second), "nobody_appends_to_one_that_is_to_end")
+    third.send(append("t", "plain"))
+    ok(wait_until_blocked(observer, third), "nor_to_a_partition_of_it_in_between")
+    equal(first.run(end("d", epochs["d"])), "committed", "one_ends")
+    equal(first.run(end("e", epochs["e"])), "committed", "and_the_other_though_its_partition_comes_earlier")
+    first.run("COMMIT")
+    second.answer()
+    third.answer()
+    first.run("BEGIN")
+    first.run("SELECT lock_changes('{d,e}', '{}', '{}')")
+    second.run("SET lock_timeout = '20s'")
+    equal(second.run(append("t", "plain")).split("|")[0], "0", "what_ends_nothing_locks_no_partition")
+    first.run("COMMIT")
+
     # The same request in two partitions at once: one of them.
     epoch = start(first, "c")
     first.run("BEGIN")

@@ -5,12 +5,12 @@ BEGIN;
 SELECT no_plan();
 SELECT count(*) FROM pg_temp.create_topic('t', 7) \g /dev/null
 
-CREATE FUNCTION pg_temp.opened(_id text, _partitions int) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION pg_temp.opened(_id text, _partitions int, _topic text DEFAULT 't') RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_temp.init(_id);
   EXECUTE pg_temp.begin_of(_id, 0);
   FOR _p IN 0 .. _partitions - 1 LOOP
-    PERFORM pg_temp.add(_id, 0, 't', _p, 1, _id);
+    PERFORM pg_temp.add(_id, 0, _topic, _p, 1, _id);
   END LOOP;
   RETURN pg_temp.status(_id);
 END
@@ -62,5 +62,11 @@ UPDATE transaction_states SET changed_at = changed_at - interval '11 seconds' WH
 SELECT is((SELECT (a.done, a.more)::text FROM abort_overdue_transactions(2) a), '(1,t)', 'and_on');
 SELECT is(pg_temp.status('c'), 'committed 5 5 0', 'until_it_is_committed');
 SELECT is((SELECT count(*) FROM transaction_partitions WHERE NOT resolved), 0::bigint, 'and_holds_nobody');
+
+-- What is to share a database transaction with others.
+SELECT count(*) FROM pg_temp.create_topic('wide', 257) \g /dev/null
+SELECT is(pg_temp.opened('w', 257, 'wide'), 'open 257 257 0', 'a_transaction_of_257_partitions');
+SELECT throws_ok($$SELECT lock_changes('{w}', '{w}', '{}')$$, '54000', NULL, 'a_large_one_ends_alone');
+SELECT lives_ok($$SELECT lock_changes('{w}', '{}', '{g}')$$, 'but_shares_what_does_not_end_it');
 SELECT * FROM finish();
 ROLLBACK;
