@@ -99,3 +99,17 @@ def batch_refused(client, batch, code, /, **want):
     with pytest.raises(crs2.BrokerError) as caught:
         client.publish_batch(batch)
     check(caught.value, code, **want)
+
+
+def refused_in_order(client, command, fields, steps):
+    """Each step is the code that these fields meet, and what mends that: other fields, or something to do."""
+    seen = []
+    for _, mend in steps:
+        with pytest.raises(crs2.BrokerError) as caught:
+            client.call(command, **fields)
+        seen.append(caught.value.code)
+        if callable(mend):
+            mend()
+        else:
+            fields = fields | mend
+    assert seen == [code for code, _ in steps]

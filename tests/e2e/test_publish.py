@@ -6,7 +6,7 @@ import pytest
 
 import crs2client as crs2
 from crs2client import BrokerError
-from refusal import Text, refused, same
+from refusal import Text, refused, refused_in_order, same
 
 EVERY_BYTE = bytes(range(256))
 IDEMPOTENT_ACKS = {"reason": "idempotent publish requires acks=all or acks=-1"}
@@ -106,22 +106,13 @@ def test_publish_checks_in_the_order_of_the_specification(client, make_topic):
         ("topic_not_found", {"topic": replay}),
         ("aggregate_publish_requires_append_stream", {"topic": topic}),
         ("internal_txn_publish_forbidden", {"internal_txn_publish": ""}),
-        ("NOT_AUTHORIZED_FOR_TOPIC", "open the topic"),
+        ("NOT_AUTHORIZED_FOR_TOPIC", lambda: client.call("CREATE", topic=topic, auth_policy="open")),
         ("invalid_acks", {"acks": "all"}),
         ("partition_not_found", {"partition": "0"}),
         ("transaction_metadata_forbidden", {"transactional_id": ""}),
-        ("insufficient_in_sync_replicas", None),
+        ("insufficient_in_sync_replicas", {}),
     ]
-    seen = []
-    for _, change in steps:
-        with pytest.raises(BrokerError) as caught:
-            client.call("PUBLISH", **fields)
-        seen.append(caught.value.code)
-        if isinstance(change, dict):
-            fields |= change
-        elif change:
-            client.call("CREATE", topic=topic, auth_policy="open")
-    assert seen == [code for code, _ in steps]
+    refused_in_order(client, "PUBLISH", fields, steps)
 
 
 def test_publish_to_an_unknown_topic(client, new_name):
