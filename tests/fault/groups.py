@@ -14,7 +14,7 @@ import time
 import group_rules as rules
 import world as stage
 from history import Operation
-from world import PATIENCE, Client, harness
+from world import Client, harness
 
 TIMEOUT, SWEEP = 3.0, 0.5  # of a session, and between sweeps
 SETTINGS = dict(consumer_session_timeout_ms=int(TIMEOUT * 1000), consumer_heartbeat_check_ms=int(SWEEP * 1000),
@@ -262,7 +262,7 @@ def final_generations(world):
             found[group] = status.generation
             return status.outcome == "OK" and not status.assignments
 
-        harness.wait_until(is_empty, PATIENCE, 0.1, f"the end of all members of {group} (G6)")
+        world.expect(is_empty, f"the end of all members of {group} (G6)")
         member.drop()
     return found
 

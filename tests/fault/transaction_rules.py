@@ -384,21 +384,21 @@ def check_exactly_once(history, final):
     assert not twice, f"{len(twice)} inputs are there more than once: {twice[:5]}"
     assert not final.inputs - set(counts), f"inputs are missing: {sorted(final.inputs - set(counts))[:5]}"
     assert not set(counts) - final.inputs, f"outputs of no input: {sorted(set(counts) - final.inputs)[:5]}"
-    known, first_try = known_commits(history, final), first_reasons(history)["commit"]
     assigned = {(o.member, o.generation): o.assigned for o in history.of("JOIN_GROUP", "SYNC_GROUP")}
-    owners, takers = {}, collections.defaultdict(list)
-    for o, partition, offset in staged(history, final):
+    known, first_try = known_commits(history, final), first_reasons(history)["commit"]
+    taken = staged(history, final)
+    group = Latest([(o.ended, o.current or o.generation) for o in history.operations if o.current or o.generation is not None
+                    and o.outcome == "OK"] + [(known[o.key], o.generation) for o, _, _ in taken if o.key in known])
+    owners = {}
+    for o, partition, offset in taken:
         mine = assigned.get((o.member, o.generation))
         assert mine is None or partition in mine, f"not an owner: {o}"
         owner = owners.setdefault((partition, o.generation), o.member)
         assert owner == o.member, f"two owners of one generation: {owner} and {o}"
-        takers[partition].append(o)
         assert offset <= final.offsets[partition], f"at the end it is at {final.offsets[partition]}: {o}"
-    for operations in takers.values():
-        seen = Latest((known[o.key], o.generation) for o in operations if o.key in known)
-        for o in operations:
-            before = seen.before(first_try[o.key])
-            assert before is None or o.generation >= before, f"committed after one of generation {before}: {o}"
+        for done, moment in (("staged", o.began), ("committed", first_try[o.key])):
+            before = group.before(moment)
+            assert before is None or o.generation >= before, f"{done} after generation {before} had begun: {o}"
 
 
 def check_deadlines(history, final, slack):

@@ -98,8 +98,8 @@ class Publisher(Party):
 
 
 class Worker(Party):
-    """A member that turns inputs into outputs in transactions; now and then it aborts, ends twice, walks away, or is
-    followed by a ghost that goes on with a session that is over."""
+    """A member that turns inputs into outputs in transactions; now and then it aborts, hesitates, ends twice, leaves the
+    group, walks away, or is followed by a ghost that goes on with a session that is over."""
 
     allowed = ("member_not_found", "GEN_MISMATCH", "NOT_OWNER", "offset_regression", "producer_fenced",
                "producer_reinitialization_required", "transaction_publish_failed", "transaction_offsets_failed",
@@ -213,6 +213,9 @@ class Worker(Party):
                   offsets=f"P{partition}:{after}", **self.member)
         if luck < 0.1:
             return self.walk_away("commit")
+        if not is_calm and self.random.random() < 0.1:
+            # The group may move on meanwhile, or the deadline pass.
+            time.sleep(self.random.choice([0.2, 0.5, 1.0, TIMEOUT]))
         if luck < 0.2:
             return self.end("abort")
         self.position.pop(partition)
@@ -240,6 +243,9 @@ class Worker(Party):
                 time.sleep(0.02)
             if self.random.random() < 0.02:
                 self.drop()
+            if self.member and self.random.random() < 0.05 and not self.pipeline.calm.is_set():
+                self.ask("LEAVE_GROUP", self.member, self.facts_of_member())
+                self.member = None
         self.drop()
 
 
@@ -430,18 +436,18 @@ def work(world):
                   ["nodes", "sessions", "connections", "PostgreSQL"])
     pipeline.calm.set()
     world.join(publishing)
-    harness.wait_until(lambda: is_caught_up(world), PATIENCE, 0.2, "the end of the input")
+    world.expect(lambda: is_caught_up(world), "the end of the input")
     # What nobody ends any more is aborted in time.
-    harness.wait_until(lambda: all(state in ("committed", "aborted") for state, *_ in transaction_rows(world).values()),
-                       TIMEOUT + PATIENCE, 0.2, "the end of the last transaction (T10, T11)")
+    world.expect(lambda: all(state in ("committed", "aborted") for state, *_ in transaction_rows(world).values()),
+                 "the end of the last transaction (T10, T11)")
     pipeline.done.set()
     world.join(working)
     reader = Reader(pipeline, "final")
     log, visible = reader.insist_on_all(UNCOMMITTED), reader.insist_on_all(COMMITTED)
     reader.drop()
     ends = {UNCOMMITTED: log, COMMITTED: visible}
-    harness.wait_until(lambda: all(s.position > ends[s.isolation][s.partition][-1].offset for s in streams), PATIENCE,
-                       what="the end of the streams")
+    world.expect(lambda: all(s.position > ends[s.isolation][s.partition][-1].offset for s in streams),
+                 "the end of the streams")
     world.stopping.set()
     world.join(streaming)
     final = Final(log, visible, transaction_rows(world), {p: at for p, (at, _) in committed_offsets(world).items()},

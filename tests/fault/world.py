@@ -149,6 +149,13 @@ class World:
             if thread.is_alive():
                 self.faults.append("a client is still waiting for an answer")
 
+    def expect(self, condition, what, within=PATIENCE):
+        """Waits until it holds; that it does not is a fault, and the run goes on."""
+        try:
+            harness.wait_until(condition, within, 0.1, what)
+        except AssertionError as problem:
+            self.faults.append(str(problem))
+
     # ---- faults
 
     def kill_node(self):
@@ -267,11 +274,7 @@ def run(description, settings, work, arguments):
     world, passed, failed = None, 0, 1
     try:
         world = World(options, folder, settings)
-        try:
-            tests = work(world)
-        except AssertionError as wrong:
-            tests = [("the run comes to its end", lambda: raise_again(wrong))]
-        passed, failed = settle(tests + [("every answer is allowed", lambda: check_faults(world))])
+        passed, failed = settle(work(world) + [("every answer is allowed", lambda: check_faults(world))])
         outcomes = collections.Counter(o.outcome or f"unknown ({o.trouble})" for o in world.history.operations)
         print(f"seed {options.seed}: {len(world.history.operations)} operations {dict(outcomes.most_common())},"
               f" killed {dict(world.kills)}", *world.notes, sep="\n")
@@ -281,10 +284,6 @@ def run(description, settings, work, arguments):
             world.close()
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failed else 0)
-
-
-def raise_again(wrong):
-    raise wrong
 
 
 def check_faults(world):
