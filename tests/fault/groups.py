@@ -24,7 +24,7 @@ SINGLE, SEVERAL, PAIR = "single", "several", "pair"
 CROWDS = ["same"] + [f"crowd{n}" for n in range(5)]
 EXPANSIONS = {SINGLE: [("t", n) for n in range(5)], SEVERAL: [(t, n) for t in "tu" for n in range(TOPICS[t])]}
 EXPANSIONS |= {group: [("crowd", n) for n in range(8)] for group in CROWDS}
-JOIN_SECONDS = 2.0  # the aim; a loaded machine is given five times as much
+JOIN_SECONDS = 2.0  # on an idle machine
 
 
 def read_assignment(answer, topic):
@@ -282,7 +282,7 @@ def work(world):
     world.join(threads)
     final, log = final_generations(world), world.history
     # A node sweeps once it has been in touch with PostgreSQL for a session's time.
-    bound = 2 * TIMEOUT + SWEEP + 10 * harness.SLOWNESS
+    bound = 2 * TIMEOUT + SWEEP + harness.SLOWNESS
     return [
         ("G1 generations never fall", lambda: rules.check_generations_never_fall(log)),
         ("G2 assignments follow the formula", lambda: rules.check_assignments(log, EXPANSIONS)),
@@ -302,7 +302,7 @@ def work(world):
 
 
 def check_joins(slowest):
-    assert slowest < JOIN_SECONDS * 5 * harness.SLOWNESS, f"{slowest:.1f} s"
+    assert slowest < JOIN_SECONDS * harness.SLOWNESS, f"{slowest:.1f} s"
 
 
 def check_volume(world):

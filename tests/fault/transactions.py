@@ -455,7 +455,7 @@ def work(world):
     counts = collections.Counter(f"{o.kind} {o.isolation or ''}".strip() for o in world.history.of("CONSUME", "STREAM"))
     world.notes.append(f"{len(pipeline.sent)} inputs, {sum(map(len, log.values()))} records in the output,"
                        f" {committed(world)} commits answered, {dict(counts)}")
-    return rules(world.history, final, slack=PATIENCE) + [
+    return rules(world.history, final, slack=2 * harness.SLOWNESS) + [
         ("enough happened to mean something", lambda: check_volume(world))]
 
 

@@ -24,7 +24,7 @@ import harness
 from history import History, Operation
 
 LOST = (OSError, crs2.Closed, EOFError)
-PATIENCE = 60 * harness.SLOWNESS  # seconds for what must come true once nothing dies any more
+PATIENCE = 10 * harness.SLOWNESS  # seconds for what must come true once nothing dies any more
 
 
 class Proxy:
