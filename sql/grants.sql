@@ -44,7 +44,8 @@ TO pgcursus_broker;
 GRANT EXECUTE ON FUNCTION
   pgcursus.remove_old_logs, pgcursus.expire_group_members, pgcursus.trim_offset_commits,
   pgcursus.abort_overdue_transactions, pgcursus.clean_transactions,
-  pgcursus.expire_transactional_ids, pgcursus.note_lost_nodes
+  pgcursus.expire_transactional_ids, pgcursus.note_lost_nodes, pgcursus.retain_logs,
+  pgcursus.compact_logs
 TO pgcursus_broker;
 
 GRANT SELECT ON pgcursus.topics, pgcursus.partitions, pgcursus.records,

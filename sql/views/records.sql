@@ -1,4 +1,4 @@
--- records: every committed record of every topic, one row each, whatever its transaction's state.
+-- records: every retained record of every topic, one row each, whatever its transaction's state.
 --
 -- For looking at a whole topic or many. To read from an offset use read(), which finds the place by
 -- the index: here an offset is known only after its batch has been unpacked. Markers of transactions
@@ -22,4 +22,6 @@ SELECT t.name AS topic,
        r.metadata,
        r.headers
   FROM pgcursus.record_rows r
-  JOIN pgcursus.topic_definitions t USING (log_id);
+  JOIN pgcursus.topic_definitions t USING (log_id)
+  JOIN pgcursus.partition_states p
+    ON p.log_id = r.log_id AND p.partition = r.partition AND r."offset" >= p.earliest_offset;

@@ -7,7 +7,8 @@
 --            _known_stable  the caller has seen this stable_offset, or a greater one: it never falls, so
 --                          nothing undecided is looked for below. 0: nothing is known;
 --            _committed    only batches below stable_offset, all of whose transactions are decided.
--- Returns:   the batch that holds _from_offset, or else the next one, and what follows, in order;
+-- Returns:   the batch that holds _from_offset, or else the next one, and what follows, in order; none
+--            when _from_offset is below earliest_offset: what is left there does not count any more;
 --            every row repeats log_is_current and the partition's bounds. At least one row: with
 --            nothing to return its batch columns are NULL. log_is_current is false, and the bounds
 --            NULL, when no topic has this log; the bounds alone are NULL when the topic has no such
@@ -65,10 +66,12 @@ BEGIN
   stable_offset := coalesce(stable_offset, end_offset);
   _limit := CASE WHEN _committed THEN stable_offset ELSE end_offset END;
 
-  IF log_is_current AND _max_records > 0 AND _from_offset < _limit THEN
+  IF log_is_current AND _max_records > 0 AND _from_offset >= earliest_offset
+     AND _from_offset < _limit THEN
     SELECT b.base_offset INTO _first_base
       FROM record_batches b
-     WHERE b.log_id = _log_id AND b.partition = _partition AND b.base_offset <= _from_offset
+     WHERE b.log_id = _log_id AND b.partition = _partition
+       AND b.base_offset BETWEEN earliest_offset AND _from_offset
      ORDER BY b.base_offset DESC
      LIMIT 1;
     FOR _batch IN

@@ -4,7 +4,7 @@
 -- Returns:   removed  number of rows removed;
 --            next     _log with the place to go on from; its stage is NULL when all is gone.
 -- Errors:    none.
--- Tables:    producer_states, partition_states (written), and as the functions it calls.
+-- Tables:    partition_states (written), and as the functions it calls.
 --
 -- Rows go in the order of their index from a known place on: what was deleted before stays in the
 -- index for as long as some snapshot may see it, and must not be walked over again each time.
@@ -46,18 +46,14 @@ BEGIN
     END IF;
 
   ELSE
-    DELETE FROM producer_states p
-     WHERE p.log_id = _log.log_id AND p.partition = _log.partition
-       AND p.producer_id IN (SELECT s.producer_id
-                               FROM producer_states s
-                              WHERE s.log_id = _log.log_id AND s.partition = _log.partition
-                              ORDER BY s.producer_id
-                              LIMIT 500);
+    -- First what a step of retention or compaction locks while it works on the partition: whatever it was
+    -- writing is then there, and no other begins.
+    DELETE FROM partition_states p WHERE p.log_id = _log.log_id AND p.partition = _log.partition;
     GET DIAGNOSTICS removed = ROW_COUNT;
     IF removed = 0 THEN
-      DELETE FROM partition_states p
-       WHERE p.log_id = _log.log_id AND p.partition = _log.partition;
-      GET DIAGNOSTICS removed = ROW_COUNT;
+      removed := remove_partition_rows(_log.log_id, _log.partition);
+    END IF;
+    IF removed = 0 THEN
       next.partition := _after_partition;
       IF _after_partition >= _log.partition_count THEN
         next.stage := NULL;

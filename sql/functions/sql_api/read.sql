@@ -27,6 +27,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
   _log_id     bigint;
+  _earliest   bigint;
+  _from       bigint;
   _first_base bigint;
   _stable     bigint;
   _committed  boolean;
@@ -44,11 +46,14 @@ BEGIN
   END IF;
   _log_id := (topic_with_partition(read.topic, read.partition)).log_id;
 
-  -- The batch that holds from_offset starts at or before it.
+  SELECT greatest(read.from_offset, p.earliest_offset), p.earliest_offset INTO _from, _earliest
+    FROM partition_states p
+   WHERE p.log_id = _log_id AND p.partition = read.partition;
+  -- The batch that holds the first offset starts at or before it.
   SELECT b.base_offset INTO _first_base
     FROM record_batches b
    WHERE b.log_id = _log_id AND b.partition = read.partition
-     AND b.base_offset <= read.from_offset
+     AND b.base_offset BETWEEN _earliest AND _from
    ORDER BY b.base_offset DESC
    LIMIT 1;
   IF _committed THEN
@@ -66,8 +71,8 @@ BEGIN
          r.event_type, r.schema_version, r.aggregate_version, r.metadata, r.headers
     FROM record_rows r
    WHERE r.log_id = _log_id AND r.partition = read.partition
-     AND r.base_offset >= coalesce(_first_base, read.from_offset) AND r.base_offset < _stable
-     AND r."offset" >= read.from_offset AND r."offset" < _stable
+     AND r.base_offset >= coalesce(_first_base, _from) AND r.base_offset < _stable
+     AND r."offset" >= _from AND r."offset" < _stable
      AND (NOT _committed
           OR (NOT r.is_control AND coalesce(r.transaction_state, 'committed') = 'committed'))
    ORDER BY r.base_offset, r."offset"

@@ -86,23 +86,23 @@ DELETE FROM record_batches WHERE producer_id = 'p1';
 INSERT INTO producer_states
 SELECT log_id, 0, 'p1', 2, 2, 15 FROM topic_definition('t');
 SELECT is(pg_temp.one('p1', 2, 2), 'duplicate of 15', 'the_kept_state_knows_its_last_offset');
-SELECT is(pg_temp.one('p1', 2, 1), 'duplicate of an unknown offset',
-          'a_duplicate_whose_original_is_gone_is_told_apart');
+SELECT is(pg_temp.one('p1', 2, 1), 'duplicate of 15',
+          'a_duplicate_whose_original_is_gone_gets_the_kept_offset');
 SELECT is(pg_temp.one('p1', 2, 4), 'gap, expected 3 got 4', 'the_kept_state_refuses_gaps');
 SELECT is(pg_temp.one('p1', 1, 3), 'stale epoch, current 2', 'the_kept_state_fences');
 SELECT is(pg_temp.one('p1', 2, 3), 'appended 19-19', 'the_kept_state_is_continued');
 SELECT is(pg_temp.one('p1', 2, 4), 'appended 20-20', 'newer_rows_win_over_the_kept_state');
 SELECT is(pg_temp.one('p1', 2, 2), 'duplicate of 15', 'and_the_kept_offset_is_still_known');
 
--- Compaction may leave holes: the original is found by its own number.
+-- Compaction leaves holes, and each original where it was.
 UPDATE record_batches
    SET offset_deltas = '{0,2}', sequences = '{1,3}', payloads = payloads[1:2], record_count = 2,
        base_offset = 5000, last_offset = 5002, first_sequence = 1, last_sequence = 3,
        producer_id = 'compacted'
  WHERE producer_id = 'p3';
 SELECT is(pg_temp.one('compacted', 1, 3), 'duplicate of 5002', 'a_compacted_row_still_tells_the_original');
-SELECT is(pg_temp.one('compacted', 1, 2), 'duplicate of an unknown offset',
-          'a_record_that_compaction_removed_has_no_known_offset');
+SELECT is(pg_temp.one('compacted', 1, 2), 'duplicate of 5001',
+          'also_of_a_record_that_it_has_removed');
 
 -- Not idempotent: stored, not checked.
 SELECT is(pg_temp.outcome(pg_temp.append('t', '{x}', 1, 'free', 1, 7, _idempotent => false)),
