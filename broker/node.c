@@ -108,6 +108,14 @@ static void topic_changed(struct node *node, struct slice name) {
   if (log_id) wake_signal_log(node->wake, log_id);
 }
 
+/* LOG PARTITION OFFSET: something below was removed. */
+static void log_trimmed(struct node *node, const char *text) {
+  long long log_id, offset;
+  int partition;
+  if (sscanf(text, "%lld %d %lld", &log_id, &partition, &offset) != 3) return;
+  tail_cache_trim(node->cache, log_id, partition, offset);
+}
+
 static void on_notify(void *owner, const char *channel, const char *payload) {
   struct node *node = owner;
   const char *rest;
@@ -117,6 +125,8 @@ static void on_notify(void *owner, const char *channel, const char *payload) {
     topic_changed(node, slice_text(rest));
   } else if ((rest = after_word(payload, "log ")) != NULL) {
     wake_signal_log(node->wake, strtoll(rest, NULL, 10)); /* it is no topic's any more */
+  } else if ((rest = after_word(payload, "trimmed ")) != NULL) {
+    log_trimmed(node, rest);
   } else if ((rest = after_word(payload, "group ")) != NULL) {
     heartbeats_forget_group(node->heartbeats, slice_text(rest));
   } else if (after_word(payload, STREAM_ANNOUNCEMENT) != NULL) {
@@ -151,6 +161,7 @@ static void on_session_loss(void *owner) {
 
 static void on_listen_change(void *owner, bool listening) {
   struct node *node = owner;
+  tail_cache_set_listening(node->cache, listening);
   topics_set_listening(node->topics, listening);
   heartbeats_set_listening(node->heartbeats, listening);
   /* What was announced while nobody listened is unknown. */
@@ -340,6 +351,7 @@ static bool has_listeners(void *owner) {
 static void open_log(struct node *node) {
   const struct config *config = node->config;
   node->cache = tail_cache_create(config->tail_cache_bytes);
+  tail_cache_set_listening(node->cache, false);
   node->health.on_loss = on_session_loss;
   node->health.owner = node;
   node->wake = wake_create();

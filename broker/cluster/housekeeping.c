@@ -57,6 +57,7 @@ struct task_state {
   Oid parameter_types[HOUSEKEEPING_MAX_PARAMETERS];
   int64_t due_us;
   struct metric_series *steps, *rows, *errors, *seconds;
+  struct metric_series *records, *bytes; /* NULL: it does not count them */
 };
 
 /* What the session is busy with; the loop sends nothing else until it is answered. */
@@ -82,7 +83,8 @@ struct housekeeping {
   struct db_parameter parameters[HOUSEKEEPING_MAX_PARAMETERS];
   union db_scalar scalars[HOUSEKEEPING_MAX_PARAMETERS];
   struct task_state *running;
-  int64_t rows_done; /* of the step in flight; counts once it is committed */
+  int64_t rows_done, records_removed, bytes_removed; /* of the step in flight; count once it is
+                                                        committed */
   bool is_more;
   bool got_lock;
   struct metric_series *active;
@@ -156,7 +158,7 @@ static void start_step(struct housekeeping *housekeeping, struct task_state *sta
                                                 &housekeeping->scalars[i]);
   }
   housekeeping->running = state;
-  housekeeping->rows_done = 0;
+  housekeeping->rows_done = housekeeping->records_removed = housekeeping->bytes_removed = 0;
   housekeeping->is_more = false;
   send(housekeeping, STEPPING, STATEMENT_TASKS + (unsigned)(state - housekeeping->tasks));
 }
@@ -235,6 +237,9 @@ static void on_result(struct db_batch *batch, unsigned call, const PGresult *res
   } else if (housekeeping->activity == STEPPING) {
     housekeeping->rows_done = db_get_int8(result, 0, 0);
     housekeeping->is_more = db_get_bool(result, 0, 1);
+    if (!housekeeping->running->task->counts_removed) return;
+    housekeeping->records_removed = db_get_int8(result, 0, 2);
+    housekeeping->bytes_removed = db_get_int8(result, 0, 3);
   }
 }
 
@@ -273,6 +278,8 @@ static void finish_step(struct housekeeping *housekeeping, enum db_outcome outco
     state->due_us = now + pause_after_failure(housekeeping, outcome, failure);
   } else {
     metric_add(state->rows, (double)housekeeping->rows_done);
+    if (state->records) metric_add(state->records, (double)housekeeping->records_removed);
+    if (state->bytes) metric_add(state->bytes, (double)housekeeping->bytes_removed);
     /* With more to do it is due after the rest: a task that is due by then already comes first. */
     state->due_us = now + (housekeeping->is_more ? rest : interval_us(housekeeping, state));
   }
@@ -331,6 +338,11 @@ static void register_metrics(struct housekeeping *housekeeping) {
                                         "Housekeeping transactions.", "task", NULL);
   struct metric *rows = metric_counter("pgcursus_housekeeping_rows_total",
                                        "Rows removed or changed by housekeeping.", "task", NULL);
+  struct metric *records = metric_counter("pgcursus_housekeeping_records_total",
+                                          "Records removed by housekeeping.", "task", NULL);
+  struct metric *bytes =
+      metric_counter("pgcursus_housekeeping_bytes_total",
+                     "Payloads and keys removed by housekeeping.", "task", NULL);
   struct metric *errors =
       metric_counter("pgcursus_housekeeping_errors_total",
                      "Housekeeping transactions that failed and are tried again.", "task", NULL);
@@ -343,6 +355,9 @@ static void register_metrics(struct housekeeping *housekeeping) {
     state->rows = metric_with(rows, state->task->name, NULL);
     state->errors = metric_with(errors, state->task->name, NULL);
     state->seconds = metric_with(seconds, state->task->name, NULL);
+    if (!state->task->counts_removed) continue;
+    state->records = metric_with(records, state->task->name, NULL);
+    state->bytes = metric_with(bytes, state->task->name, NULL);
   }
 }
 

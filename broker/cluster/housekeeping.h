@@ -11,7 +11,8 @@
  *
  * The function (sql/functions/<family>/, granted to pgcursus_broker) does one small step and
  * returns one row (done bigint, more boolean): how many rows it removed or changed, and whether
- * there may be more to do at once. It runs in a transaction of its own, at READ COMMITTED unless
+ * there may be more to do at once; a function that removes records may add (records bigint, bytes
+ * bigint) and is then asked for all four. It runs in a transaction of its own, at READ COMMITTED unless
  * the row says SERIALIZABLE, and re-checks its condition there, whatever a step before it found. It
  * should be done within some tens of milliseconds, as publishers may wait for what it locks or
  * writes, and must not wait for long itself: the session has a lock_timeout of 150 ms, after which
@@ -24,8 +25,8 @@
  * A task runs once at take-over and then an interval after it last had nothing more to do. While a
  * step says that there is more, the next one follows after a pause. After any step nothing is done
  * for a few times as long as it took, so that most of the time is left to others whatever there is
- * to do. Metrics by task: pgcursus_housekeeping_{steps,rows,errors}_total and the histogram
- * pgcursus_housekeeping_step_seconds. */
+ * to do. Metrics by task: pgcursus_housekeeping_{steps,rows,errors}_total, of some also
+ * {records,bytes}_total, and the histogram pgcursus_housekeeping_step_seconds. */
 #ifndef PGCURSUS_CLUSTER_HOUSEKEEPING_H
 #define PGCURSUS_CLUSTER_HOUSEKEEPING_H
 
@@ -48,10 +49,12 @@ struct housekeeping_setting {
 
 struct housekeeping_task {
   const char *name;
-  const char *statement;                /* SELECT done, more FROM pgcursus.step($1, ...) */
+  /* SELECT done, more FROM pgcursus.step($1, ...), or SELECT done, more, records, bytes ... */
+  const char *statement;
   struct housekeeping_setting interval; /* an int64_t, milliseconds */
   struct housekeeping_setting parameters[HOUSEKEEPING_MAX_PARAMETERS]; /* $1, $2, ... */
-  bool is_serializable; /* the functions it competes with count on SERIALIZABLE */
+  bool is_serializable;  /* the functions it competes with count on SERIALIZABLE */
+  bool counts_removed; /* the statement has all four columns */
 };
 
 /* housekeeping_tasks.c */

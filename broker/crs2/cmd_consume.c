@@ -209,12 +209,14 @@ static void fail_out_of_range(struct consume *consume, const struct read_result 
             FIELD_NUMBER(call, "latest", result->end_offset));
 }
 
-/* Checks 16 and 17. */
+/* Checks 16 and 17. Retention may also overtake a reader that has passed over records it does not
+ * see; one that has some is answered with them. */
 static bool is_out_of_range(const struct consume *consume, const struct read_result *result) {
   const struct source *source = &consume->sources[consume->current];
-  if (!result->bounds_known || consume->next_offset != source->start) return false;
-  return source->start < result->earliest_offset ||
-         (consume->is_uncommitted && source->requested > (uint64_t)result->end_offset);
+  if (!result->bounds_known) return false;
+  return consume->next_offset < result->earliest_offset ||
+         (consume->next_offset == source->start && consume->is_uncommitted &&
+          source->requested > (uint64_t)result->end_offset);
 }
 
 static void fail_read(struct consume *consume, const struct read_result *result) {

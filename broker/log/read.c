@@ -255,6 +255,8 @@ static void query_committed(struct query *query) {
     fail_query(query, READ_STALE, "the topic was deleted or truncated");
     return;
   }
+  tail_cache_trim(pool->options.cache, query->key.log_id, (int32_t)query->key.partition,
+                  query->answer.earliest_offset);
   for (unsigned i = 0; i < query->answer.batch_count; i++) {
     tail_cache_insert(pool->options.cache, query->answer.batches[i]);
   }

@@ -27,12 +27,14 @@ struct partition_tail {
   struct entry **entries;
   size_t first, count, capacity;
   int64_t stable_offset;
+  int64_t floor; /* nothing that begins below is taken */
   UT_hash_handle hh;
 };
 
 struct tail_cache {
   size_t limit;
   size_t memory;
+  bool is_deaf; /* not told what is trimmed */
   struct partition_tail *partitions;
   struct entry *oldest; /* utlist head */
 };
@@ -131,12 +133,13 @@ static struct partition_tail *get_partition(struct tail_cache *cache, int64_t lo
 
 /* One batch must not sweep everything else out. */
 bool tail_cache_takes(const struct tail_cache *cache, size_t memory) {
-  return memory <= cache->limit / 4;
+  return memory <= cache->limit / 4 && !cache->is_deaf;
 }
 
 void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch) {
   if (!tail_cache_takes(cache, batch->memory)) return;
   struct partition_tail *tail = get_partition(cache, batch->log_id, batch->partition);
+  if (batch->base_offset < tail->floor) return;
   size_t position = upper_bound(tail, batch->base_offset);
   if (position > 0 &&
       tail->entries[tail->first + position - 1]->batch->base_offset == batch->base_offset) {
@@ -155,6 +158,21 @@ void tail_cache_insert(struct tail_cache *cache, struct log_batch *batch) {
   DL_APPEND(cache->oldest, entry);
   cache->memory += entry_memory(entry);
   while (cache->memory > cache->limit) remove_entry(cache, cache->oldest);
+}
+
+void tail_cache_trim(struct tail_cache *cache, int64_t log_id, int32_t partition, int64_t offset) {
+  if (offset <= 0) return;
+  struct partition_tail *tail = get_partition(cache, log_id, partition);
+  if (offset <= tail->floor) return;
+  tail->floor = offset;
+  while (tail->count && tail->entries[tail->first]->batch->base_offset < offset) {
+    remove_entry(cache, tail->entries[tail->first]);
+  }
+}
+
+void tail_cache_set_listening(struct tail_cache *cache, bool listening) {
+  if (!listening) tail_cache_clear(cache);
+  cache->is_deaf = !listening;
 }
 
 void tail_cache_drop_log(struct tail_cache *cache, int64_t log_id) {

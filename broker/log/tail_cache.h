@@ -1,6 +1,8 @@
 /* Recently read or appended batches, by (log, partition, offset), within a fixed amount of memory.
  *
- * A cache and nothing else: what is here was committed, but what is not here may exist. */
+ * A cache and nothing else: what is here was committed, but what is not here may exist. A batch
+ * stays as it is until retention or compaction removes something of it, which the database
+ * announces. */
 #ifndef PGCURSUS_LOG_TAIL_CACHE_H
 #define PGCURSUS_LOG_TAIL_CACHE_H
 
@@ -33,6 +35,13 @@ struct log_batch *tail_cache_find(struct tail_cache *cache, int64_t log_id, int3
 int64_t tail_cache_stable(struct tail_cache *cache, int64_t log_id, int32_t partition);
 void tail_cache_raise_stable(struct tail_cache *cache, int64_t log_id, int32_t partition,
                              int64_t stable_offset);
+
+/* Something below `offset` was removed or rewritten: forgets what begins there, and takes nothing
+ * that does from now on, as a query that is still under way may bring what it was before. */
+void tail_cache_trim(struct tail_cache *cache, int64_t log_id, int32_t partition, int64_t offset);
+
+/* Whether such news are heard. While they are not, the cache is empty and takes nothing. */
+void tail_cache_set_listening(struct tail_cache *cache, bool listening);
 
 /* Forgets a log that is gone. */
 void tail_cache_drop_log(struct tail_cache *cache, int64_t log_id);

@@ -34,7 +34,9 @@ static void a_task_has_a_setting_for_each_parameter_and_no_other(void **state) {
       snprintf(place, sizeof place, "$%u", j);
       assert_int_equal(strstr(task->statement, place) != NULL, j <= settings);
     }
-    assert_non_null(strstr(task->statement, "SELECT done, more FROM pgcursus."));
+    assert_non_null(strstr(task->statement, task->counts_removed
+                                                ? "SELECT done, more, records, bytes FROM pgcursus."
+                                                : "SELECT done, more FROM pgcursus."));
   }
 }
 
@@ -48,10 +50,11 @@ static struct housekeeping *housekeeping;
 
 static const struct housekeeping_task tasks[] = {
     {.name = "plain",
-     .statement = "SELECT done, more FROM pgcursus.plain($1, $2)",
+     .statement = "SELECT done, more, records, bytes FROM pgcursus.plain($1, $2)",
      .interval = {offsetof(struct config, log_retention_check_interval_ms), DB_INT8},
      .parameters = {{offsetof(struct config, log_retention_hours), DB_INT8},
-                    {offsetof(struct config, log_cleanup_policy), DB_TEXT}}},
+                    {offsetof(struct config, log_cleanup_policy), DB_TEXT}},
+     .counts_removed = true},
     {.name = "serializable",
      .statement = "SELECT done, more FROM pgcursus.serializable()",
      .interval = {offsetof(struct config, log_compaction_check_interval_ms), DB_INT8},
@@ -86,9 +89,11 @@ static void answer_lock(bool granted) {
 }
 
 static void answer_step(int64_t done, bool more) {
-  PGresult *rows = db_fixture_result(2);
+  PGresult *rows = db_fixture_result(4);
   db_fixture_set_int8(rows, 0, 0, done);
   db_fixture_set_bool(rows, 0, 1, more);
+  db_fixture_set_int8(rows, 0, 2, done * 10);
+  db_fixture_set_int8(rows, 0, 3, done * 1000);
   db_fixture_commit(session, &rows, 1);
 }
 
@@ -105,9 +110,12 @@ static unsigned next_statement(double seconds) {
   return session->sent[session->in_flight - 1].calls->statement;
 }
 
+static double total_of(const char *name, const char *task) {
+  return metric_value(metric_with(metric_counter(name, "", "task", NULL), task, NULL));
+}
+
 static double steps_of(const char *task) {
-  return metric_value(metric_with(
-      metric_counter("pgcursus_housekeeping_steps_total", "", "task", NULL), task, NULL));
+  return total_of("pgcursus_housekeeping_steps_total", task);
 }
 
 static void a_node_asks_for_the_lock_and_again_after_a_second(void **state) {
@@ -153,6 +161,26 @@ static void a_step_with_more_to_do_is_followed_by_another(void **state) {
   assert_int_equal(next_statement(5), PLAIN);
   assert_int_equal(session->in_flight, 1);
   answer_step(1, false);
+}
+
+static void what_a_step_removed_is_counted_once_it_is_committed(void **state) {
+  (void)state;
+  static const char rows[] = "pgcursus_housekeeping_rows_total";
+  static const char records[] = "pgcursus_housekeeping_records_total";
+  static const char bytes[] = "pgcursus_housekeeping_bytes_total";
+  double rows_before = total_of(rows, "plain"), records_before = total_of(records, "plain");
+  double bytes_before = total_of(bytes, "plain");
+  answer_lock(true);
+  answer_step(3, true);
+  assert_int_equal(next_statement(5), SERIALIZABLE);
+  answer_setting();
+  answer_step(5, false);
+  assert_int_equal(next_statement(5), PLAIN);
+  answer_setting();
+  db_fixture_refuse(session, 0, "40001", "a conflict", "");
+  assert_int_equal((int)(total_of(rows, "plain") - rows_before), 3);
+  assert_int_equal((int)(total_of(records, "plain") - records_before), 30);
+  assert_int_equal((int)(total_of(bytes, "plain") - bytes_before), 3000);
 }
 
 static void an_interval_counts_from_the_last_step(void **state) {
@@ -218,6 +246,7 @@ int main(void) {
       PLAYED(a_node_asks_for_the_lock_and_again_after_a_second),
       PLAYED(each_task_runs_at_take_over_with_its_settings),
       PLAYED(a_step_with_more_to_do_is_followed_by_another),
+      PLAYED(what_a_step_removed_is_counted_once_it_is_committed),
       PLAYED(an_interval_counts_from_the_last_step),
       PLAYED(a_conflict_is_tried_again_soon_and_an_error_later),
       PLAYED(a_lost_session_is_no_keeper_and_its_successor_asks_anew),

@@ -253,6 +253,25 @@ static void what_was_read_is_cached(void **state) {
   assert_int_equal(session->batches, 1);
 }
 
+static void what_an_answer_says_is_gone_leaves_the_cache(void **state) {
+  (void)state;
+  cache_batch(0, 5);
+  cache_batch(5, 5);
+  read_from(20, 1, 1);
+  turn();
+  answer_with(nothing(5, 20));
+  struct reader *gone = read_from(0, 5, 1 << 20), *there = read_from(5, 5, 1 << 20);
+  turn();
+  assert_told(there, READ_OK);
+  assert_false(there->bounds_known);
+  assert_int_equal(asked(0, ASKED_OFFSET), 0);
+  answer_with(nothing(5, 20));
+  assert_told(gone, READ_OK);
+  assert_true(gone->bounds_known);
+  assert_int_equal(gone->earliest, 5);
+  assert_int_equal(gone->batch_count, 0);
+}
+
 /* ---- readers of committed records ---- */
 
 static struct reader *read_committed(int64_t offset) {
@@ -615,6 +634,7 @@ int main(void) {
       ONE(the_cache_answers_alone_when_it_has_everything),
       ONE(a_query_brings_what_the_cache_does_not_have),
       ONE(what_was_read_is_cached),
+      ONE(what_an_answer_says_is_gone_leaves_the_cache),
       ONE(readers_of_both_isolations_do_not_share_a_query),
       ONE(nothing_comes_from_the_cache_that_is_not_known_to_be_stable),
       ONE(what_follows_something_stable_without_a_transaction_is_stable),

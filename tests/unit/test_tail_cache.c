@@ -208,6 +208,42 @@ static void the_stable_offset_never_falls_and_outlives_the_batches(void **state)
   assert_int_equal(tail_cache_stable(cache, 1, 0), 0);
 }
 
+static void what_was_trimmed_is_forgotten_and_not_taken_again(void **state) {
+  (void)state;
+  insert(1, 0, 0, 5, 1);
+  insert(1, 0, 5, 5, 1);
+  insert(1, 0, 10, 5, 1);
+  insert(1, 1, 0, 5, 1);
+  tail_cache_trim(cache, 1, 0, 10);
+  assert_int_equal(find(1, 0, 4), -1);
+  assert_int_equal(find(1, 0, 9), -1);
+  assert_int_equal(find(1, 0, 10), 10);
+  assert_int_equal(find(1, 1, 0), 0);
+  insert(1, 0, 5, 5, 1); /* by a query that began before */
+  assert_int_equal(find(1, 0, 5), -1);
+  tail_cache_trim(cache, 1, 0, 3); /* news that is late */
+  insert(1, 0, 5, 5, 1);
+  assert_int_equal(find(1, 0, 5), -1);
+  tail_cache_trim(cache, 2, 0, 10); /* before anything of it was read */
+  insert(2, 0, 9, 1, 1);
+  insert(2, 0, 10, 1, 1);
+  assert_int_equal(find(2, 0, 9), -1);
+  assert_int_equal(find(2, 0, 10), 10);
+}
+
+static void who_hears_no_news_keeps_nothing(void **state) {
+  (void)state;
+  insert(1, 0, 0, 1, 1);
+  tail_cache_set_listening(cache, false);
+  assert_int_equal(find(1, 0, 0), -1);
+  assert_false(tail_cache_takes(cache, 1));
+  insert(1, 0, 0, 1, 1);
+  assert_int_equal(find(1, 0, 0), -1);
+  tail_cache_set_listening(cache, true);
+  insert(1, 0, 0, 1, 1);
+  assert_int_equal(find(1, 0, 0), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_batch_is_found_by_each_of_its_offsets),
@@ -223,6 +259,8 @@ int main(void) {
       TEST(a_retained_batch_outlives_its_eviction),
       TEST(a_cached_batch_learns_its_decision_once),
       TEST(the_stable_offset_never_falls_and_outlives_the_batches),
+      TEST(what_was_trimmed_is_forgotten_and_not_taken_again),
+      TEST(who_hears_no_news_keeps_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
