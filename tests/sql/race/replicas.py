@@ -48,6 +48,17 @@ def held_back(names, expected):
     return settled(lambda: psql(group.format(topic="t", minimum=1), uri).strip(), expected)
 
 
+def compacted(names):
+    """The records that a pass of compaction removes."""
+    ask_for(names)
+    removed, more = 0, "t"
+    while more == "t":
+        step = psql("SET synchronous_commit = local;"
+                    " SELECT records, more FROM pgcursus.compact_logs(0.1, 5, 604800000)", uri)
+        removed, more = removed + int(step.split("|")[0]), step.split("|")[1]
+    return removed
+
+
 def becomes(expected, what):
     return equal(settled(lambda: append("t", 2), expected), expected, what)
 
@@ -62,6 +73,9 @@ try:
     subprocess.run([DAEMON, "migrate", "--database", uri], check=True, stderr=subprocess.DEVNULL)
     psql(create_topic("t"), uri)
     psql(create_topic("single", "_replication_factor => 1"), uri)
+    psql(create_topic("keyed", "_cleanup_policy => 'compact'"), uri)
+    for payload in ("old", "new", "end"):
+        psql(f"SELECT pgcursus.publish('keyed', 'k', '{payload}', 0)", uri)
     equal(append("t", 2), "4|1|2", "without_a_standby_the_primary_is_alone")
 
     tool("standby", str(standby), str(primary), "--name", "standby")
@@ -86,7 +100,9 @@ try:
     tool("stop", str(standby))
     becomes("4|1|2", "a_standby_that_is_gone_does_not_count")
     equal([held_back(name, "9||") for name in names], ["9||"] * 4, "acks_all_is_held_back_while_the_standby_is_gone")
+    equal(compacted("standby"), 0, "nothing_is_compacted_while_a_standby_is_missing")
     equal(held_back("", "0||"), "0||", "nothing_is_held_back_when_none_is_asked_for")
+    equal(compacted(""), 1, "and_it_is_compacted_when_none_is_asked_for")
 finally:
     for directory in (standby, primary):
         subprocess.run([TOOL, "stop", str(directory), "--mode", "immediate"], check=False)
