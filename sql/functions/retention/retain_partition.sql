@@ -43,6 +43,7 @@ BEGIN
           SELECT s.last_appended_at
             FROM log_segments s
            WHERE s.log_id = p.log_id AND s.partition = p.partition
+             AND s.base_offset >= p.earliest_offset
            ORDER BY s.base_offset
            LIMIT 1) oldest ON true
     WHERE p.log_id = _topic.log_id AND p.partition = _partition

@@ -35,6 +35,7 @@ BEGIN
     SELECT s.*
       FROM log_segments s
      WHERE s.log_id = upkeep.log_id AND s.partition = upkeep.partition
+       AND s.base_offset >= _earliest
      ORDER BY s.base_offset
      LIMIT _limit
   LOOP
@@ -52,7 +53,8 @@ BEGIN
   END IF;
 
   DELETE FROM log_segments s
-   WHERE s.log_id = upkeep.log_id AND s.partition = upkeep.partition AND s.base_offset < earliest;
+   WHERE s.log_id = upkeep.log_id AND s.partition = upkeep.partition
+     AND s.base_offset >= _earliest AND s.base_offset < earliest;
   UPDATE partition_states p
      SET earliest_offset = earliest, end_offset = greatest(p.end_offset, earliest)
    WHERE p.log_id = upkeep.log_id AND p.partition = upkeep.partition;
