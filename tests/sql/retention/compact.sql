@@ -196,17 +196,89 @@ SELECT is((SELECT count(*) FROM (SELECT partition, "offset", payload FROM record
 SELECT is((SELECT count(*) FROM (TABLE expected
                                  EXCEPT ALL SELECT partition, "offset", payload FROM records WHERE topic = 'any') e),
           0::bigint, 'nothing_goes_that_should_stay');
-SELECT is((SELECT count(*) FROM log_segments s
-            CROSS JOIN LATERAL (SELECT coalesce(sum(b.byte_count), 0) AS stored,
-                                       coalesce(sum(byte_count_of(b.payloads, b.keys)), 0) AS real
-                                  FROM record_batches b
-                                 WHERE b.log_id = s.log_id AND b.partition = s.partition
-                                   AND b.base_offset >= s.base_offset AND b.base_offset < s.end_offset) b
-            WHERE s.byte_count <> b.stored OR b.stored <> b.real), 0::bigint, 'every_size_is_what_is_stored');
-SELECT is((SELECT count(*) FROM log_upkeep u WHERE u.closed_bytes <>
-             (SELECT coalesce(sum(s.byte_count), 0) FROM log_segments s
-               WHERE s.log_id = u.log_id AND s.partition = u.partition)
-            OR u.latest_bytes <> (SELECT coalesce(sum(k.byte_count), 0) FROM latest_keys k
-               WHERE k.log_id = u.log_id AND k.partition = u.partition)), 0::bigint, 'and_so_is_every_sum');
+
+-- What is written down of segments, keys and producers is what is there.
+CREATE FUNCTION pg_temp.faults() RETURNS text LANGUAGE sql AS $$
+  SELECT concat_ws(', ',
+    (SELECT 'segment at ' || min(s.base_offset)
+       FROM log_segments s
+      CROSS JOIN LATERAL (SELECT coalesce(sum(b.byte_count), 0) AS stored,
+                                 coalesce(sum(byte_count_of(b.payloads, b.keys)), 0) AS real
+                            FROM record_batches b
+                           WHERE b.log_id = s.log_id AND b.partition = s.partition
+                             AND b.base_offset >= s.base_offset AND b.base_offset < s.end_offset) b
+      WHERE s.byte_count <> b.stored OR b.stored <> b.real),
+    (SELECT 'sums of ' || min(u.log_id)
+       FROM log_upkeep u
+      WHERE (u.closed_bytes, u.keyed_bytes, u.latest_bytes) <>
+            ((SELECT coalesce(sum(s.byte_count), 0) FROM log_segments s
+               WHERE s.log_id = u.log_id AND s.partition = u.partition),
+             (SELECT coalesce(sum(s.keyed_bytes), 0) FROM log_segments s
+               WHERE s.log_id = u.log_id AND s.partition = u.partition),
+             (SELECT coalesce(sum(k.byte_count), 0) FROM latest_keys k
+               WHERE k.log_id = u.log_id AND k.partition = u.partition))),
+    (SELECT 'keyed bytes of ' || min(u.log_id)
+       FROM log_upkeep u
+      WHERE u.keyed_bytes <>
+            (SELECT coalesce(sum(octet_length(r.payload) + octet_length(r.key)), 0)
+               FROM record_rows r
+               JOIN partition_states p USING (log_id, partition)
+              WHERE r.log_id = u.log_id AND r.partition = u.partition AND r."offset" >= p.earliest_offset
+                AND r."offset" < u.indexed_offset AND r.key <> '' AND r.transaction_state IS NULL)),
+    (SELECT 'keys: ' || count(*)
+       FROM (SELECT log_id, partition, record_key, record_offset FROM latest_keys) k
+       FULL JOIN (SELECT r.log_id, r.partition, short_key(r.key) AS record_key, max(r."offset") AS record_offset
+                    FROM record_rows r
+                    JOIN partition_states p USING (log_id, partition)
+                    JOIN log_upkeep u USING (log_id, partition)
+                   WHERE r."offset" >= p.earliest_offset AND r."offset" < u.indexed_offset AND r.key <> ''
+                     AND r.transaction_state IS NULL
+                   GROUP BY 1, 2, 3) n USING (log_id, partition, record_key, record_offset)
+      WHERE k.record_key IS NULL OR n.record_key IS NULL
+     HAVING count(*) > 0),
+    (SELECT 'producers: ' || count(*)
+       FROM (SELECT log_id, partition, producer_key, record_offset FROM latest_producers) k
+       FULL JOIN (SELECT r.log_id, r.partition, short_key(convert_to(r.producer_id, 'UTF8')) AS producer_key,
+                         max(r."offset") AS record_offset
+                    FROM record_rows r
+                    JOIN partition_states p USING (log_id, partition)
+                    JOIN log_upkeep u USING (log_id, partition)
+                   WHERE r."offset" >= p.earliest_offset AND r."offset" < u.indexed_offset
+                     AND r.producer_id IS NOT NULL AND NOT r.is_control
+                   GROUP BY 1, 2, 3) n USING (log_id, partition, producer_key, record_offset)
+      WHERE k.producer_key IS NULL OR n.producer_key IS NULL
+     HAVING count(*) > 0))
+$$;
+SELECT is(pg_temp.faults(), '', 'what_is_written_down_is_what_is_there');
+
+-- Both policies, in turn and in single steps, while it grows.
+SELECT count(*) FROM pg_temp.create_topic('any', _cleanup_policy => 'delete,compact', _retention_bytes => 2000) \g /dev/null
+CREATE FUNCTION pg_temp.churn(_rounds int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  _found text;
+BEGIN
+  FOR _n IN 1 .. _rounds LOOP
+    PERFORM pg_temp.append('any', ARRAY['w' || _n, repeat('w', _n % 30)], _n % 3,
+                           _keys => ARRAY['k' || floor(random() * 40)::int, 'n' || _n % 9],
+                           _producer_ids => ARRAY['p' || floor(random() * 20)::int, NULL],
+                           _producer_epochs => '{0,0}', _idempotent => false);
+    CASE floor(random() * 4)::int
+      WHEN 0 THEN PERFORM pgcursus.retain_logs(168, -1, 200, 604800000);
+      WHEN 1 THEN PERFORM pgcursus.compact_logs(0.2, 200, 604800000);
+      ELSE NULL;
+    END CASE;
+    IF _n % 20 = 0 THEN
+      PERFORM pg_temp.retain(_segment_bytes => 200);
+      _found := pg_temp.faults();
+      IF _found <> '' THEN
+        RETURN format('after %s rounds: %s', _n, _found);
+      END IF;
+    END IF;
+  END LOOP;
+  RETURN '';
+END
+$$;
+SELECT is(pg_temp.churn(300), '', 'it_stays_so_with_both_policies');
+SELECT cmp_ok((SELECT min(p.earliest_offset) FROM partitions p WHERE p.topic = 'any'), '>', 0::bigint, 'much_went');
 SELECT * FROM finish();
 ROLLBACK;
