@@ -15,6 +15,7 @@
 #include "base/metrics.h"
 #include "base/service.h"
 #include "base/worker.h"
+#include "cluster/configured_groups.h"
 #include "cluster/heartbeats.h"
 #include "cluster/housekeeping.h"
 #include "cluster/nodes.h"
@@ -66,6 +67,7 @@ struct node {
   struct commits *commits;
   struct committed *committed;
   struct heartbeats *heartbeats;
+  struct configured_groups *configured_groups;
   struct nodes *nodes;
   struct read_pool *reads;
   struct listen *listen;
@@ -105,6 +107,7 @@ static void topic_changed(struct node *node, struct slice name) {
   struct topic *topic = topics_find(node->topics, name);
   int64_t log_id = topic ? topic->log_id : 0;
   topics_forget(node->topics, name);
+  configured_groups_note_topic(node->configured_groups, name);
   if (log_id) wake_signal_log(node->wake, log_id);
 }
 
@@ -141,6 +144,7 @@ static void on_notify(void *owner, const char *channel, const char *payload) {
 static void announce(struct node *node) {
   if (node->was_announced || !node->accepting || !db_health_is_ready(&node->health)) return;
   if (node->config->enable_sasl && !users_are_read(node->users)) return;
+  if (!configured_groups_are_settled(node->configured_groups)) return;
   node->was_announced = true;
   log_event(LOG_INFO, "ready", "listen", listener_address(node->listener), "http",
             node->http ? http_address(node->http) : NULL, "exporter",
@@ -164,8 +168,10 @@ static void on_listen_change(void *owner, bool listening) {
   tail_cache_set_listening(node->cache, listening);
   topics_set_listening(node->topics, listening);
   heartbeats_set_listening(node->heartbeats, listening);
+  if (!listening) return;
   /* What was announced while nobody listened is unknown. */
-  if (listening && node->config->enable_sasl) users_read_table(node->users);
+  configured_groups_note_topic(node->configured_groups, slice_of(NULL, 0));
+  if (node->config->enable_sasl) users_read_table(node->users);
 }
 
 /* ------------------------------------------------------------------ health and metrics */
@@ -402,6 +408,8 @@ static void open_groups(struct node *node) {
       .session_timeout_ms = config->consumer_session_timeout_ms,
   };
   node->heartbeats = heartbeats_open(&heartbeats_options);
+  node->configured_groups =
+      configured_groups_open(node->database.loop, node->control, &config->static_consumer_groups);
 }
 
 static void open_front_end(struct node *node) {
@@ -554,6 +562,7 @@ void node_close(struct node *node) {
   if (node->listener) listener_close(node->listener);
   tls_server_close(node->tls);
   if (node->users) users_stop(node->users);
+  if (node->configured_groups) configured_groups_stop(node->configured_groups);
   if (node->login_workers) worker_pool_stop(node->login_workers);
   if (node->workers) worker_pool_stop(node->workers);
   if (node->database.bulk_workers) worker_pool_stop(node->database.bulk_workers);
@@ -574,6 +583,7 @@ void node_close(struct node *node) {
   if (node->http) http_stop(node->http);
   if (node->exporter) http_stop(node->exporter);
   users_close(node->users);
+  configured_groups_free(node->configured_groups);
   topics_free(node->topics);
   wake_free(node->wake);
   tail_cache_free(node->cache);

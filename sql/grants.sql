@@ -22,7 +22,7 @@ GRANT EXECUTE ON FUNCTION
   pgcursus.init_producer_id, pgcursus.begin_transaction, pgcursus.stage_offsets,
   pgcursus.end_transaction, pgcursus.transaction_status, pgcursus.list_transactions, pgcursus.transactional_id_of,
   pgcursus.create_topic, pgcursus.topic_definition, pgcursus.describe_topic, pgcursus.list_topics,
-  pgcursus.register_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
+  pgcursus.register_group, pgcursus.register_configured_group, pgcursus.join_group, pgcursus.sync_group, pgcursus.leave_group,
   pgcursus.check_group_topic, pgcursus.group_status, pgcursus.list_groups, pgcursus.beat_members,
   pgcursus.commit_offsets, pgcursus.validate_commit, pgcursus.committed_offsets, pgcursus.fetch_offset,
   pgcursus.append_events, pgcursus.read_stream_page, pgcursus.stream_version, pgcursus.save_snapshot,

@@ -233,6 +233,12 @@ static void free_groups(struct config_groups *groups) {
   *groups = (struct config_groups){0};
 }
 
+static bool is_group_name(const char *name) {
+  size_t length = 0;
+  while (name && (unsigned char)name[length] > ' ' && name[length] != 0x7F) length++;
+  return length > 0 && length <= 249 && name[length] == '\0';
+}
+
 static bool read_groups(struct reader *reader, yaml_node_t *node, struct config_groups *groups) {
   size_t count = sequence_length(node);
   groups->items = memory_allocate_zeroed(count + 1, sizeof *groups->items);
@@ -241,7 +247,11 @@ static bool read_groups(struct reader *reader, yaml_node_t *node, struct config_
     group->consumer_count = 1;
     yaml_node_t *item = node_at(reader, node->data.sequence.items.start[i]);
     if (!each_pair(reader, item, group, read_group_field)) return false;
-    if (!group->name || !*group->name) return fail(reader, item, "a group needs a name", NULL);
+    if (!is_group_name(group->name)) {
+      return fail(reader, item, "a group needs a name, of at most 249 bytes and without blanks",
+                  NULL);
+    }
+    if (group->topic_count == 0) return fail(reader, item, "no topics for group ", group->name);
   }
   return true;
 }

@@ -18,6 +18,7 @@ static const Oid delete_types[] = {DB_TEXT, DB_BOOL};
 static const Oid alter_types[] = {DB_TEXT, DB_INT8};
 static const Oid truncate_types[] = {DB_TEXT, DB_TEXT};
 static const Oid register_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT};
+static const Oid register_configured_types[] = {DB_TEXT, DB_TEXT_ARRAY, DB_INT4_ARRAY};
 static const Oid join_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8};
 static const Oid sync_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8};
 static const Oid leave_group_types[] = {DB_TEXT, DB_TEXT, DB_TEXT, DB_INT8};
@@ -127,6 +128,10 @@ const struct db_statement control_statements[CONTROL_STATEMENT_COUNT] = {
                                     NULL},
     [CONTROL_REGISTER_GROUP] = {"register_group", "SELECT pgcursus.register_group($1,$2,$3)",
                                 COUNT(register_group_types), register_group_types},
+    [CONTROL_REGISTER_CONFIGURED_GROUP] = {"register_configured_group",
+                                           "SELECT pgcursus.register_configured_group($1,$2,$3)",
+                                           COUNT(register_configured_types),
+                                           register_configured_types},
     [CONTROL_JOIN_GROUP] = {"join_group",
                             "SELECT " ASSIGNMENT_COLUMNS " FROM pgcursus.join_group($1,$2,$3,$4)",
                             COUNT(join_group_types), join_group_types},

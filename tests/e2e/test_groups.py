@@ -393,3 +393,50 @@ def test_find_coordinator_names_a_live_node(client):
         assert found.text.startswith("OK coordinator_id=")
         assert f"{found.ok_fields['host']}:{found.ok_fields['port']}" in live
     refused(client, "FIND_COORDINATOR", {}, "missing_coordinator_key", command="FIND_COORDINATOR")
+
+
+# ---- groups of the configuration ------------------------------------------------------------------
+
+
+def _configured(tmp_path, text):
+    path = tmp_path / "groups.yaml"
+    path.write_text(text)
+    return {"static_consumer_groups": path}
+
+
+def _refusals(node):
+    return {e["group"]: e["code"] for e in node.events() if "of the configuration is not registered" in e["message"]}
+
+
+def test_groups_of_the_configuration_are_registered_before_clients_are_served(start_broker, database, tmp_path):
+    with start_broker(database).client() as client:
+        client.call("CREATE", topic="a", partitions=4)
+        client.call("CREATE", topic="b", partitions=2)
+        client.call("REGISTER_GROUP", group="other", topic="b")
+    settings = _configured(tmp_path, """
+        - {name: one, topics: [a]}
+        - {name: two, consumer_count: 3, topics: [a], topic_partitions: {a: 4, b: 2}}
+        - {name: wrong, topic_partitions: {a: 5}}
+        - {name: other, topics: [a]}
+        """)
+    for _ in range(2):  # the second finds what the first registered
+        node = start_broker(database, **settings)
+        with node.client() as client:
+            assert client.call("LIST_GROUPS").text == "OK count=3 groups=one,other,two"
+            assert client.call("GROUP_STATUS", group="one").json["topic_name"] == "a"
+            assert client.call("GROUP_STATUS", group="two").json["topics"] == ["a", "b"]
+            assert client.call("GROUP_STATUS", group="other").json["topic_name"] == "b"
+        assert _refusals(node) == {"wrong": "register_group_failed", "other": "register_group_failed"}
+
+
+def test_a_group_of_the_configuration_waits_for_its_topics(start_broker, database, tmp_path):
+    node = start_broker(database, **_configured(tmp_path, "- {name: g, topics: [a, b]}"))
+    with node.client() as client:
+        assert _refusals(node) == {"g": "topic_not_found"}
+        for topic in ("c", "a"):
+            client.call("CREATE", topic=topic, partitions=1)
+            assert client.call("LIST_GROUPS").text == "OK count=0 groups="
+        with start_broker(database).client() as other:
+            other.call("CREATE", topic="b", partitions=1)
+        wait_until(lambda: client.call("LIST_GROUPS").text == "OK count=1 groups=g", within=10 * SLOWNESS,
+                   what="registration")

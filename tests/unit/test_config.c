@@ -493,6 +493,10 @@ static void static_groups_are_read(void **state) {
   config_free(config);
   path = file("a.yaml", "static_consumer_groups: [{topics: [a]}]");
   assert_refused("a group needs a name", "--config", path, NULL);
+  path = file("a.yaml", "static_consumer_groups: [{name: g h, topics: [a]}]");
+  assert_refused("without blanks", "--config", path, NULL);
+  path = file("a.yaml", "static_consumer_groups: [{name: g}]");
+  assert_refused("no topics for group g", "--config", path, NULL);
   path = file("a.yaml", "static_consumer_groups: [{name: g, consumer_count: 0}]");
   assert_refused("a number from 1", "--config", path, NULL);
   unlink(path);
