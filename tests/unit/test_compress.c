@@ -4,6 +4,7 @@
 #include <snappy-c.h>
 #include <zlib.h>
 
+#include "base/memory.h"
 #include "crs2/wire/compress.h"
 #include "unit.h"
 
@@ -78,6 +79,23 @@ static void an_empty_payload_is_still_encoded(void **state) {
     assert_refused(compressors[i], slice_of(NULL, 0), 0, 4096);
     assert_refused(compressors[i], slice_of(NULL, 0), 100, 4096);
   }
+}
+
+/* A record that only just fits a frame must fit a compressed one as far as the format allows. */
+static void noise_grows_no_more_than_the_format_demands(void **state) {
+  (void)state;
+  static const size_t most[] = {18 + 5 * 65, 10, 15 + 4 * 4 + 4 + 4}; /* 4 MiB */
+  size_t length = 4 * MEBIBYTE;
+  uint8_t *noise = memory_allocate(length);
+  uint64_t seed = 1234567;
+  noise_fill(&seed, noise, length);
+  for (size_t i = 0; i < COMPRESSOR_COUNT; i++) {
+    struct buffer out = compressed(compressors[i], slice_of(noise, length));
+    assert_true(out.length > length && out.length <= length + most[i]);
+    assert_decodes(compressors[i], buffer_slice(&out), slice_of(noise, length));
+    buffer_release(&out);
+  }
+  free(noise);
 }
 
 static void none_keeps_both_lengths_equal(void **state) {
@@ -406,6 +424,7 @@ int main(void) {
       cmocka_unit_test(our_lz4_descriptor_is_the_references),
       cmocka_unit_test(foreign_lz4_forms_are_refused),
       cmocka_unit_test(an_unknown_compression_is_refused),
+      cmocka_unit_test(noise_grows_no_more_than_the_format_demands),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

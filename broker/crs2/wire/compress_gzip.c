@@ -9,6 +9,11 @@
 /* Added to the window size, this selects the gzip wrapper and nothing else. */
 #define GZIP_WRAPPER 16
 
+/* What storing adds: to each block, and to the whole. */
+#define GZIP_STORED_BLOCK 65535u
+#define GZIP_STORED_OVERHEAD 5u
+#define GZIP_ENVELOPE 18u
+
 /* zlib's state costs up to 256 KiB that is cleared for every frame. A small payload needs no larger
  * window than itself, and a smaller one cannot change what it compresses to by much. */
 static int gzip_window_bits(size_t length) {
@@ -17,13 +22,11 @@ static int gzip_window_bits(size_t length) {
   return bits;
 }
 
-const char *gzip_encode(struct slice plain, struct buffer *out) {
+static const char *gzip_encode_at(int level, struct slice plain, struct buffer *out) {
   z_stream stream = {0};
   int bits = gzip_window_bits(plain.length);
-  /* A fetch is compressed anew for each consumer, on the loop: speed before the last few percent.
-   */
-  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, bits + GZIP_WRAPPER, bits - 7,
-                   Z_DEFAULT_STRATEGY) != Z_OK)
+  if (deflateInit2(&stream, level, Z_DEFLATED, bits + GZIP_WRAPPER, bits - 7, Z_DEFAULT_STRATEGY) !=
+      Z_OK)
     return "gzip cannot start";
   uLong room = deflateBound(&stream, (uLong)plain.length);
   stream.next_in = plain.data;
@@ -34,6 +37,18 @@ const char *gzip_encode(struct slice plain, struct buffer *out) {
   out->length += stream.total_out;
   deflateEnd(&stream);
   return result == Z_STREAM_END ? NULL : "gzip cannot compress this";
+}
+
+/* A fetch is compressed anew for each consumer, on the loop: speed before the last few percent.
+ * What only grows is stored, in blocks four times as long, so that more of what is near the frame's
+ * limit fits. */
+const char *gzip_encode(struct slice plain, struct buffer *out) {
+  size_t before = out->length;
+  const char *refusal = gzip_encode_at(Z_BEST_SPEED, plain, out);
+  size_t stored = plain.length + GZIP_STORED_OVERHEAD * (plain.length / GZIP_STORED_BLOCK + 1);
+  if (refusal || out->length - before <= stored + GZIP_ENVELOPE) return refusal;
+  out->length = before;
+  return gzip_encode_at(Z_NO_COMPRESSION, plain, out);
 }
 
 /* Reads one step's worth; `*ended` when the last member has ended at the end of the input. */

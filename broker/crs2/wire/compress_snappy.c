@@ -3,6 +3,7 @@
  *
  * The library allocates nothing but needs room for what a block's own header claims, so a claim is
  * believed only when it equals what the frame declared and the bytes that came could produce it. */
+#include <endian.h>
 #include <snappy-c.h>
 #include <stdbool.h>
 
@@ -19,12 +20,32 @@ static const uint8_t xerial_magic[8] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0};
 
 static const char snappy_invalid[] = "the data is not valid snappy";
 
+/* A literal whose length takes four bytes, less one, least byte first. */
+#define SNAPPY_LONG_LITERAL 0xFCu
+#define SNAPPY_PLAIN_OVERHEAD 10u /* of a block that is one such literal */
+
+/* One literal. The library begins one every 64 KiB, so that a payload near the frame's limit would
+ * not fit. */
+static void snappy_store(struct slice plain, struct buffer *out) {
+  size_t length = plain.length;
+  for (; length > 0x7F; length >>= 7) buffer_append_u8(out, (uint8_t)(length | 0x80));
+  buffer_append_u8(out, (uint8_t)length);
+  uint32_t last = htole32((uint32_t)plain.length - 1);
+  buffer_append_u8(out, SNAPPY_LONG_LITERAL);
+  buffer_append(out, &last, sizeof last);
+  buffer_append_slice(out, plain);
+}
+
 const char *snappy_encode(struct slice plain, struct buffer *out) {
   size_t length = snappy_max_compressed_length(plain.length);
   char *room = (char *)buffer_reserve(out, length);
   if (snappy_compress((const char *)plain.data, plain.length, room, &length) != SNAPPY_OK)
     return "snappy cannot compress this";
-  out->length += length;
+  if (length > plain.length + SNAPPY_PLAIN_OVERHEAD) {
+    snappy_store(plain, out);
+  } else {
+    out->length += length;
+  }
   return NULL;
 }
 
