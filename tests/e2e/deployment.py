@@ -17,7 +17,7 @@ import time
 import crs2client as crs2
 import harness
 from crs2client import BrokerError, CodecError
-from harness import ROOT, SLOWNESS, Cluster, sql, wait_until
+from harness import ROOT, SLOWNESS, Cluster, free_port, sql, wait_until
 
 PRODUCER_ERRORS = (crs2.Closed, CodecError, OSError)
 
@@ -55,11 +55,6 @@ def listening_socket(port=0):
 
 def port_of_dsn(dsn):
     return int(re.search(r":(\d+)/", dsn).group(1))
-
-
-def free_port():
-    with listening_socket() as sock:
-        return sock.getsockname()[1]
 
 
 # ---- HAProxy --------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -47,6 +49,17 @@ def wait_until(condition, within=10.0 * SLOWNESS, every=0.02, what="condition"):
 
 def _die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def free_port():
+    """A port of 127.0.0.1 that nobody uses, outside of those that the kernel chooses from meanwhile."""
+    while True:
+        port = random.randrange(10000, 32768)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            pass
 
 
 # ---- PostgreSQL -----------------------------------------------------------------------------------

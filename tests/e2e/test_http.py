@@ -7,6 +7,8 @@ import socket
 
 import pytest
 
+from harness import free_port
+
 
 @pytest.fixture
 def ask(broker):
@@ -112,8 +114,3 @@ def test_the_exporter_may_have_a_port_of_its_own(ask, start_broker, database):
     for address in (broker.http, f"127.0.0.1:{port}"):
         assert b"pgcursus_connections 0" in ask("/metrics", address=address)[1]
     assert ask("/live", address=f"127.0.0.1:{port}")[0] == 404
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]

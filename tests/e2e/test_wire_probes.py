@@ -11,7 +11,6 @@ import crs2client as crs2
 PROBES = json.loads((pathlib.Path(__file__).parent.parent / "vectors" / "crs2-wire-v2.json").read_text())["probes"]
 
 
-
 def outcome_of(broker, case):
     """close | silent | ok:open | ok:close | error:CODE:open | error:CODE:close"""
     with broker.client(handshake=False) as client:
@@ -20,7 +19,7 @@ def outcome_of(broker, case):
         client.send_raw(bytes.fromhex(case["hex"]))
         if case.get("half_close"):
             client.sock.shutdown(socket.SHUT_WR)
-        client.sock.settimeout(case.get("timeout", 5.0))
+        client.sock.settimeout(case.get("timeout", 60.0))
         try:
             frame = client.recv()
         except crs2.Closed:
