@@ -18,7 +18,7 @@ from world import Client, harness
 
 TIMEOUT, SWEEP = 3.0, 0.5  # of a session, and between sweeps
 SETTINGS = dict(consumer_session_timeout_ms=int(TIMEOUT * 1000), consumer_heartbeat_check_ms=int(SWEEP * 1000),
-                client_request_timeout_ms=5000, offset_trim_interval_ms=300)
+                client_request_timeout_ms=20000, offset_trim_interval_ms=300)
 TOPICS = {"t": 5, "u": 3, "crowd": 8}
 SINGLE, SEVERAL, PAIR = "single", "several", "pair"
 CROWDS = ["same"] + [f"crowd{n}" for n in range(5)]
