@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 import time
 import urllib.request
 
@@ -347,42 +346,6 @@ def test_joins_that_disconnect_leave_no_ghosts(start_broker, database):
 
 
 # ---- several nodes --------------------------------------------------------------------------------
-
-
-def test_clients_that_join_leave_and_commit_at_once_see_no_conflict(start_broker, database):
-    nodes = [start_broker(database) for _ in range(3)]
-    with nodes[0].client() as client:
-        client.call("CREATE", topic="t", partitions=8)
-    allowed = {"GEN_MISMATCH", "NOT_OWNER"}
-    wrong = []
-
-    def work(number):
-        group = f"g{number % 5}" if number % 2 else "same"
-        try:
-            with nodes[number % 3].client() as own:
-                for turn in range(4):
-                    member, generation, assigned = join(own, group, f"w{number}", topic="t")
-                    partitions = [int(p) for p in assigned.strip("[]").split(",") if p]
-                    for partition in partitions[:2]:
-                        code = _code(own, "COMMIT_OFFSET", topic="t", partition=partition, group=group,
-                                     offset=(1 << 40) * (turn + 1) + generation, member=member, generation=generation)
-                        if code not in allowed | {"OK", "offset_regression"}:
-                            wrong.append(code)
-                    own.call("LEAVE_GROUP", group=group, topic="t", member=member)
-        except Exception as problem:
-            wrong.append(problem)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not wrong, wrong[:3]
-    with nodes[1].client() as client:
-        for group in ("same", "g1", "g3"):
-            status = client.call("GROUP_STATUS", group=group).json
-            assert status["member_count"] == 0
-        assert client.call("GROUP_STATUS", group="same").json["generation"] == 2 * 4 * 16
 
 
 def test_find_coordinator_names_a_live_node(client):

@@ -121,10 +121,9 @@ class Visitor(Member):
     def run(self):
         for turn in range(self.world.options.turns):
             self.join()
-            for place in self.mine[:2] if self.id else ():
-                self.commit({place: (turn << 40) + self.generation})
-            if self.id is None or self.leave().outcome != "OK":
-                self.world.faults.append(f"{self.name} could not join and leave though nothing died")
+            done = [self.commit({place: (turn << 40) + self.generation}) for place in self.mine[:2] if self.id]
+            if self.id is None or self.leave().outcome != "OK" or None in [o.outcome for o in done]:
+                self.world.faults.append(f"{self.name} was held up though nothing died: {done}")
                 break
         self.drop()
 
@@ -221,7 +220,8 @@ class Pair(Member):
             if time.monotonic() > beat_at:
                 beat_at = time.monotonic() + 0.5
                 self.beat()
-            self.commit({("pair", 0): offset, ("pair", 1): offset})
+            else:
+                self.commit({("pair", 0): offset, ("pair", 1): offset})
         self.drop()
 
     def watch(self):
