@@ -35,7 +35,8 @@ struct control {
   struct control_options options;
   struct session *sessions;
   struct control_call *queue;
-  struct control_call **queue_tail;
+  struct control_call **queue_tail; /* in the order of arrival */
+  uint64_t arrivals;
   struct turn turn;
   ev_timer tick; /* deadlines and delayed retries, while anything queues */
   bool closing;
@@ -48,6 +49,16 @@ static void push(struct control *control, struct control_call *call) {
   call->next = NULL;
   *control->queue_tail = call;
   control->queue_tail = &call->next;
+}
+
+/* Where it was: before all that came after it. Who is tried again at the end of the queue each time
+ * waits without end where many want the same. */
+static void put_back(struct control *control, struct control_call *call) {
+  struct control_call **place = &control->queue;
+  while (*place && (*place)->arrival < call->arrival) place = &(*place)->next;
+  call->next = *place;
+  *place = call;
+  if (call->next == NULL) control->queue_tail = &call->next;
 }
 
 static void finish(struct control_call *call, enum control_status status, const char *code,
@@ -124,7 +135,7 @@ static void start(struct session *session) {
   struct control_batch *batch = &session->running;
   choose_isolation(session, control_runs_read_committed[batch->members[0]->statement]);
   if (!db_connection_can_send(session->connection)) { /* it turns out to be broken */
-    for (unsigned i = 0; i < batch->count; i++) push(session->control, batch->members[i]);
+    for (unsigned i = 0; i < batch->count; i++) put_back(session->control, batch->members[i]);
     batch->count = 0;
     return;
   }
@@ -173,7 +184,7 @@ static void retry_later(struct control *control, struct control_call *call) {
   if (delay > RETRY_MAX_US) delay = RETRY_MAX_US;
   call->not_before_us = clock_monotonic_us() + (int64_t)((double)delay * (0.5 + drand48() / 2));
   metric_add(control->retries_total, 1);
-  push(control, call);
+  put_back(control, call);
 }
 
 static void refused(struct control *control, struct control_call *call,
@@ -219,7 +230,7 @@ static void conclude(struct control *control, struct control_call *call, enum db
       break;
     case DB_UNKNOWN:
       if (call->is_read_only && !control->closing) {
-        push(control, call);
+        put_back(control, call);
       } else {
         finish(call, CONTROL_UNKNOWN, failure->message, NULL);
       }
@@ -237,7 +248,7 @@ static void separate(struct control *control, const struct control_batch *batch)
     PQclear(call->rows);
     call->rows = NULL;
     call->runs_alone = true;
-    push(control, call);
+    put_back(control, call);
   }
 }
 
@@ -295,6 +306,7 @@ void control_submit(struct control *control, struct control_call *call) {
   call->attempts = 0;
   call->not_before_us = 0;
   call->runs_alone = false;
+  call->arrival = control->arrivals++;
   push(control, call);
   turn_request(&control->turn);
 }

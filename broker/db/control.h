@@ -57,6 +57,7 @@ struct control_call {
   /* private to db/control.c */
   struct control_call *next;
   PGresult *rows;
+  uint64_t arrival;
   int64_t not_before_us;
   unsigned attempts;
   bool runs_alone; /* it was in a batch that failed, for a reason that is one call's */

@@ -185,6 +185,22 @@ static void a_call_that_waits_for_its_retry_holds_up_nobody(void **state) {
   assert_told(first, CONTROL_OK);
 }
 
+static void a_call_keeps_its_place_before_those_that_came_after_it(void **state) {
+  (void)state;
+  struct caller *first = submit(false), *second = submit(false), *third = submit(false);
+  turn();
+  db_fixture_refuse(session, 0, "40001", "conflict", "");
+  int64_t over_us = clock_monotonic_us() + 10000; /* more than a first pause */
+  while (clock_monotonic_us() < over_us) turn();
+  commit(session, 2);
+  assert_told(second, CONTROL_OK);
+  commit(session, 1);
+  assert_told(first, CONTROL_OK);
+  assert_int_equal(third->answers, 0);
+  commit(session, 3);
+  assert_told(third, CONTROL_OK);
+}
+
 static void conflicts_end_at_the_deadline(void **state) {
   (void)state;
   struct caller *caller = submit(false);
@@ -478,6 +494,7 @@ int main(void) {
       ONE(a_refusal_by_rule_is_passed_on),
       ONE(conflicts_are_tried_again_until_they_pass),
       ONE(a_call_that_waits_for_its_retry_holds_up_nobody),
+      ONE(a_call_keeps_its_place_before_those_that_came_after_it),
       ONE(conflicts_end_at_the_deadline),
       ONE(errors_that_pass_are_told_from_those_that_do_not),
       ONE(the_isolation_level_is_changed_before_a_call_that_needs_another),
