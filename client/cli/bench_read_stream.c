@@ -58,7 +58,7 @@ static enum pgcursus_result send_event(struct bench *bench, struct pgcursus *cli
 
 /* Appends what the stream lacks. */
 static int fill_stream(struct bench *bench, struct pgcursus *client) {
-  int64_t sent, answered;
+  int64_t sent = 0, answered;
   int status = look_up_version(bench, client, &sent);
   size_t size = (size_t)bench->options.size;
   char *payload = memory_allocate(size);
