@@ -9,9 +9,15 @@
 
 #define TURN_MS 100
 
-static bool is_over(const struct db_patience *patience, int64_t now_us) {
-  return now_us >= patience->deadline_us ||
-         (patience->pool && worker_pool_is_stopping(patience->pool));
+bool db_patience_is_over(const struct db_patience *patience) {
+  return clock_monotonic_us() >= patience->deadline_us ||
+         (patience->pool && worker_pool_is_stopping(patience->pool)) ||
+         (patience->is_given_up && atomic_load(patience->is_given_up));
+}
+
+int db_patience_turn_ms(const struct db_patience *patience) {
+  int64_t left_ms = (patience->deadline_us - clock_monotonic_us()) / 1000 + 1;
+  return left_ms < TURN_MS ? (left_ms < 0 ? 0 : (int)left_ms) : TURN_MS;
 }
 
 bool db_await_result(PGconn *pg, const struct db_patience *patience) {
@@ -19,12 +25,10 @@ bool db_await_result(PGconn *pg, const struct db_patience *patience) {
     int unsent = PQflush(pg);
     if (unsent < 0) return false;
     if (unsent == 0 && !PQisBusy(pg)) return true;
-    int64_t now_us = clock_monotonic_us();
-    if (is_over(patience, now_us)) return false;
-    int64_t left_ms = (patience->deadline_us - now_us) / 1000 + 1;
+    if (db_patience_is_over(patience)) return false;
     struct pollfd descriptor = {.fd = PQsocket(pg),
                                 .events = (short)(POLLIN | (unsent ? POLLOUT : 0))};
-    int ready = poll(&descriptor, 1, left_ms < TURN_MS ? (int)left_ms : TURN_MS);
+    int ready = poll(&descriptor, 1, db_patience_turn_ms(patience));
     if (ready < 0 && errno != EINTR) return false;
     if (ready > 0 && (descriptor.revents & ~POLLOUT) && PQconsumeInput(pg) != 1) return false;
   }

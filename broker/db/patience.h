@@ -5,6 +5,7 @@
 #define PGCURSUS_DB_PATIENCE_H
 
 #include <libpq-fe.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,7 +14,13 @@ struct worker_pool;
 struct db_patience {
   int64_t deadline_us;            /* monotonic */
   const struct worker_pool *pool; /* waiting ends when it stops; may be NULL */
+  const atomic_bool *is_given_up; /* or when this becomes true; may be NULL */
 };
+
+bool db_patience_is_over(const struct db_patience *patience);
+
+/* How long to wait, at most, before asking again whether patience is over. */
+int db_patience_turn_ms(const struct db_patience *patience);
 
 /* Sends what is queued and waits until PQgetResult() would not block. False when patience is over,
  * or the session is broken: it is then in the middle of something and must be closed. */
