@@ -26,6 +26,7 @@
 #include "db/database.h"
 #include "db/health.h"
 #include "db/listen.h"
+#include "db/primary.h"
 #include "http/http.h"
 #include "log/announce.h"
 #include "log/append.h"
@@ -41,6 +42,9 @@
 #include "security.h"
 
 #define CONNECT_THREADS_MAX 32u
+/* Notifications, their announcement, the registry, three for groups, housekeeping, and the one that
+ * looks for another primary. */
+#define SINGLE_SESSIONS 8u
 /* Of its own, so that failing logins delay nothing but logins. */
 #define LOGIN_THREADS 1u
 #define DRAIN_POLL_SECONDS 0.01
@@ -440,11 +444,12 @@ static bool open_workers(struct node *node) {
    * silent. */
   const struct config *config = node->config;
   struct database *database = &node->database;
+  unsigned busy = 2 * config->append_lanes + config->read_connections + config->control_connections;
   unsigned sessions =
-      2 * config->append_lanes + config->read_connections + config->control_connections;
+      busy + config->transaction_connections + config->stream_connections + SINGLE_SESSIONS;
   database->connect_workers = worker_pool_start(
       node->loop, sessions < CONNECT_THREADS_MAX ? sessions : CONNECT_THREADS_MAX);
-  database->bulk_workers = worker_pool_start(node->loop, sessions);
+  database->bulk_workers = worker_pool_start(node->loop, busy);
   node->workers = worker_pool_start(node->loop, config->worker_threads);
   node->login_workers = worker_pool_start(node->loop, LOGIN_THREADS);
   if (database->connect_workers && database->bulk_workers && node->workers && node->login_workers) {
@@ -485,6 +490,7 @@ struct node *node_open(struct ev_loop *loop, struct config *config) {
   database_set_timeouts(&node->database, config->database_connect_timeout_ms,
                         config->database_retry_max_ms, config->client_request_timeout_ms);
   node->budget.limit = config->request_memory_bytes;
+  node->database.primary = primary_create(&node->database);
   register_metrics(node);
   if (!open_workers(node) || !security_open_tls(config, &node->tls) || !open_ports(node)) {
     node_close(node);
@@ -582,6 +588,7 @@ void node_close(struct node *node) {
   if (node->transactions) control_close(node->transactions);
   if (node->http) http_stop(node->http);
   if (node->exporter) http_stop(node->exporter);
+  primary_free(node->database.primary);
   users_close(node->users);
   configured_groups_free(node->configured_groups);
   topics_free(node->topics);

@@ -117,7 +117,7 @@ const struct config_setting config_settings[] = {
     COUNT(NULL, stream_connections, "2", 1, 64, "connections that read event streams"),
     COUNT(NULL, control_connections, "2", 1, 64, "connections for everything else"),
     INTEGER(NULL, database_connect_timeout_ms, "5000", 1, INT_MAX,
-            "ms for one attempt to connect, shared by the DSN's hosts; 2 s each at least"),
+            "ms for one attempt to connect, at all of the DSN's hosts side by side"),
     INTEGER(NULL, database_retry_max_ms, "500", 1, INT_MAX, "ms between attempts, at most"),
 
     BOOLEAN("Cluster and topics", enabled_distribution, "true",

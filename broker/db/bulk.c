@@ -43,7 +43,9 @@ static void keep_result(struct db_bulk *bulk, PGresult *result) {
 /* False when the session broke, or patience was over, before the Sync's answer. */
 static bool receive_results(struct db_bulk *bulk) {
   const struct db_patience patience = {
-      .deadline_us = clock_monotonic_us() + bulk->time_limit_ms * 1000, .pool = bulk->workers};
+      .deadline_us = clock_monotonic_us() + bulk->time_limit_ms * 1000,
+      .pool = bulk->workers,
+      .is_given_up = &bulk->is_given_up};
   bool was_end = false;
   while (db_await_result(bulk->pg, &patience)) {
     PGresult *result = PQgetResult(bulk->pg);

@@ -5,6 +5,7 @@
 #define PGCURSUS_DB_BULK_H
 
 #include <libpq-fe.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -21,6 +22,7 @@ struct db_bulk {
   unsigned count;                    /* calls of the batch */
   int64_t time_limit_ms;             /* for everything; then the session counts as broken */
   const struct worker_pool *workers; /* when they stop, the exchange is given up */
+  atomic_bool is_given_up;           /* set by the connection: nobody waits any more */
   unsigned answered;                 /* of them, whose results have all arrived */
   /* what came of it */
   PGresult **results;    /* one a call, or NULL; the array is the connection's */

@@ -18,9 +18,11 @@
 #include "base/memory.h"
 #include "base/metrics.h"
 #include "base/worker.h"
+#include "db/batch.h"
 #include "db/bulk.h"
 #include "db/connect.h"
 #include "db/database.h"
+#include "db/primary.h"
 
 /* Parameters of a batch above this many bytes are sent by a worker. */
 #define BULK_PARAMETER_BYTES (1u << 20)
@@ -53,6 +55,8 @@ struct db_connection {
   bool close_requested;
   bool dispatching; /* inside a callback loop: closing must wait for its end */
   struct db_connect connect;
+  struct db_server_identity server;
+  struct primary_follower follower;
   size_t unparsed; /* bytes that have arrived since the last whole result */
   struct db_bulk bulk;
   char **setup; /* ended by NULL */
@@ -103,13 +107,7 @@ unsigned db_connection_in_flight(const struct db_connection *connection) {
 
 static void enqueue_batch(struct db_connection *connection, struct db_batch *batch,
                           unsigned count) {
-  batch->next = NULL;
-  batch->call_count = count;
-  batch->answered = 0;
-  batch->synced = false;
-  batch->failed = false;
-  batch->wait_was_cancelled = false;
-  batch->failure_text = NULL;
+  db_batch_begin(batch, count);
   *connection->tail = batch;
   connection->tail = &batch->next;
   connection->in_flight++;
@@ -121,80 +119,6 @@ static struct db_batch *dequeue_batch(struct db_connection *connection) {
   if (connection->head == NULL) connection->tail = &connection->head;
   connection->in_flight--;
   return batch;
-}
-
-static void finish_batch(struct db_batch *batch, enum db_outcome outcome,
-                         const struct db_failure *failure) {
-  char *text = batch->failure_text;
-  batch->failure_text = NULL;
-  batch->on_done(batch, outcome, failure);
-  free(text);
-}
-
-/* Remembers the first error of a batch in one block: message, NUL, detail, NUL. */
-static void record_failure(struct db_batch *batch, const PGresult *result) {
-  if (batch->failed) return;
-  batch->failed = true;
-  const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-  const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
-  if (message == NULL) message = PQresultErrorMessage(result);
-  if (detail == NULL) detail = "";
-  size_t message_size = strlen(message) + 1, detail_size = strlen(detail) + 1;
-  batch->failure_text = memory_allocate(message_size + detail_size);
-  memcpy(batch->failure_text, message, message_size);
-  memcpy(batch->failure_text + message_size, detail, detail_size);
-  snprintf(batch->failure.sqlstate, sizeof batch->failure.sqlstate, "%.5s",
-           sqlstate ? sqlstate : "00000");
-  batch->failure.message = batch->failure_text;
-  batch->failure.detail = batch->failure_text + message_size;
-  batch->failure.call = batch->answered;
-}
-
-static void complete_batch(struct db_batch *batch) {
-  if (batch->failed) {
-    finish_batch(batch, DB_REFUSED, &batch->failure);
-  } else if (batch->wait_was_cancelled) {
-    const struct db_failure failure = {
-        .sqlstate = "57014",
-        .message = "the wait for a synchronous standby was cancelled",
-        .detail = ""};
-    finish_batch(batch, DB_UNKNOWN, &failure);
-  } else {
-    finish_batch(batch, DB_COMMITTED, NULL);
-  }
-}
-
-static void fail_batch(struct db_batch *batch, enum db_outcome outcome, const char *reason) {
-  const struct db_failure failure = {.sqlstate = "08006", .message = reason, .detail = ""};
-  finish_batch(batch, outcome, &failure);
-}
-
-/* Gives one result to the batch it belongs to. */
-static void take_result(struct db_batch *batch, const PGresult *result) {
-  switch (PQresultStatus(result)) {
-    case PGRES_TUPLES_OK:
-      if (!batch->failed && batch->on_result) batch->on_result(batch, batch->answered, result);
-      break;
-    case PGRES_COMMAND_OK:
-    case PGRES_PIPELINE_ABORTED:
-      break;
-    default:
-      record_failure(batch, result);
-  }
-}
-
-/* The prepared statements no longer fit the database (functions replaced with other result types,
- * or a pooler in between): only a new session helps. */
-static bool session_is_spoiled(const struct db_batch *batch) {
-  return batch->failed && (strcmp(batch->failure.sqlstate, "0A000") == 0 ||
-                           strcmp(batch->failure.sqlstate, "26000") == 0);
-}
-
-/* PostgreSQL says that it is going away. */
-static bool session_is_ending(const struct db_batch *batch) {
-  return batch->failed && (strncmp(batch->failure.sqlstate, "57P", 3) == 0 ||
-                           strcmp(batch->failure.sqlstate, "25006") == 0);
 }
 
 /* ------------------------------------------------------------------ watching the socket */
@@ -243,16 +167,16 @@ static bool drain_results(struct db_connection *connection) {
     connection->unparsed = 0;
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
       PQclear(result);
-      bool spoiled = session_is_spoiled(batch), ending = session_is_ending(batch);
+      bool is_last = db_batch_ends_session(batch);
       dequeue_batch(connection);
       restart_answer_timer(connection);
-      if (spoiled || ending) connection->is_failing = true; /* the callback must send nothing new */
-      complete_batch(batch);
-      if (spoiled || ending) return false;
+      if (is_last) connection->is_failing = true; /* the callback must send nothing new */
+      db_batch_complete(batch);
+      if (is_last) return false;
       if (connection->state != DB_READY) return true; /* the callback's batch has it now */
       continue;
     }
-    take_result(batch, result);
+    db_batch_take(batch, result);
     PQclear(result);
     if (PQstatus(connection->pg) == CONNECTION_BAD) return false;
   }
@@ -328,13 +252,13 @@ static void on_notice(void *argument, const PGresult *result) {
 static void report_bulk(struct db_connection *connection, struct db_batch *batch, bool is_broken,
                         bool was_refused) {
   if (!is_broken) {
-    connection->is_failing = session_is_spoiled(batch) || session_is_ending(batch);
-    complete_batch(batch);
+    connection->is_failing = db_batch_ends_session(batch);
+    db_batch_complete(batch);
   } else if (was_refused) {
-    complete_batch(batch); /* a call failed before PostgreSQL closed: nothing was committed */
+    db_batch_complete(batch); /* a call failed before PostgreSQL closed: nothing was committed */
   } else {
     /* An error after the last call with which the session ends may have come after the commit. */
-    fail_batch(batch, DB_UNKNOWN, "the connection to PostgreSQL was lost");
+    db_batch_lose(batch, "the connection to PostgreSQL was lost");
   }
 }
 
@@ -343,12 +267,12 @@ static bool take_bulk_results(struct db_connection *connection, struct db_batch 
   struct db_bulk *bulk = &connection->bulk;
   for (batch->answered = 0; batch->answered < bulk->count; batch->answered++) {
     PGresult *result = bulk->results[batch->answered];
-    if (result) take_result(batch, result);
+    if (result) db_batch_take(batch, result);
     PQclear(result);
   }
   bool was_refused = batch->failed && strncmp(batch->failure.sqlstate, "08", 2) != 0 &&
                      strcmp(batch->failure.sqlstate, "00000") != 0;
-  if (bulk->sync_result) record_failure(batch, bulk->sync_result);
+  if (bulk->sync_result) db_batch_take_error(batch, bulk->sync_result);
   PQclear(bulk->sync_result);
   free(bulk->results);
   return was_refused;
@@ -487,6 +411,18 @@ static void schedule_retry(struct db_connection *connection) {
   }
 }
 
+/* The old primary is not waited for: it may never answer. */
+static void leave_old_primary(struct primary_follower *follower) {
+  struct db_connection *connection =
+      (struct db_connection *)((char *)follower - offsetof(struct db_connection, follower));
+  if (primary_is(connection->options.database->primary, connection->server)) return;
+  if (connection->state == DB_BULK) {
+    atomic_store(&connection->bulk.is_given_up, true);
+  } else if (connection->state == DB_READY) {
+    lose_connection(connection, "another server is the primary now");
+  }
+}
+
 static void connect_done(struct db_connect *connect) {
   struct db_connection *connection = connect->owner;
   if (connection->state == DB_CLOSED) {
@@ -509,6 +445,7 @@ static void connect_done(struct db_connect *connect) {
     return;
   }
   connection->pg = connect->pg;
+  connection->server = connect->server;
   connection->retry_delay_ms = RETRY_FIRST_MS;
   connection->largest_message = 0;
   PQsetNoticeReceiver(connection->pg, on_notice, connection);
@@ -516,22 +453,21 @@ static void connect_done(struct db_connect *connect) {
   watch_socket(connection);
   drain_notifications(connection);
   report_state(connection, true, NULL);
+  primary_settle(connection->options.database->primary);
+  leave_old_primary(&connection->follower); /* one that was left while it was set up */
 }
 
 /* The worker ends the `lost` session first (NULL: there is none): giving back large buffers takes
  * its time. */
 static void start_connecting(struct db_connection *connection, PGconn *lost) {
-  connection->connect =
-      (struct db_connect){.conninfo = connection->options.database->conninfo,
-                          .application_name = connection->options.database->application_name,
-                          .setup = connection->options.setup,
-                          .statements = connection->options.statements,
-                          .statement_count = connection->options.statement_count,
-                          .timeout_ms = connection->options.database->connect_timeout_ms,
-                          .done = connect_done,
-                          .lost = lost,
-                          .owner = connection};
-  db_connect_start(connection->options.database->connect_workers, &connection->connect);
+  connection->connect = (struct db_connect){.database = connection->options.database,
+                                            .setup = connection->options.setup,
+                                            .statements = connection->options.statements,
+                                            .statement_count = connection->options.statement_count,
+                                            .done = connect_done,
+                                            .lost = lost,
+                                            .owner = connection};
+  db_connect_start(&connection->connect);
 }
 
 static void on_retry(struct ev_loop *loop, ev_timer *timer, int events) {
@@ -560,7 +496,7 @@ static void fail_in_flight(struct db_connection *connection, const char *reason)
   connection->in_flight = 0;
   while (batch != NULL) {
     struct db_batch *next = batch->next;
-    fail_batch(batch, DB_UNKNOWN, reason);
+    db_batch_lose(batch, reason);
     batch = next;
   }
 }
@@ -628,6 +564,7 @@ static void copy_arrays(struct db_connection *connection) {
 }
 
 static void free_connection(struct db_connection *connection) {
+  primary_unfollow(connection->options.database->primary, &connection->follower);
   for (char **text = connection->setup; *text; text++) free(*text);
   free(connection->setup);
   free(connection->statements);
@@ -654,6 +591,8 @@ struct db_connection *db_connection_open(const struct db_connection_options *opt
   connection->read_watcher.data = connection->write_watcher.data = connection;
   connection->retry_timer.data = connection->answer_timer.data = connection;
   connection->deferred.data = connection;
+  connection->follower.on_change = leave_old_primary;
+  primary_follow(options->database->primary, &connection->follower);
   start_connecting(connection, NULL);
   return connection;
 }

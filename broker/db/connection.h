@@ -61,11 +61,10 @@ struct db_batch {
   /* on_result touches nothing but the batch's own struct: large results are given to it on a worker
    * thread. */
   bool results_on_worker;
-  /* private to db/connection.c */
+  /* private to db/connection.c and db/batch.c */
   struct db_batch *next;
   unsigned call_count;
   unsigned answered;
-  bool synced;
   bool wait_was_cancelled;
   bool failed;
   struct db_failure failure;

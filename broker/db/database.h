@@ -7,6 +7,7 @@
 
 struct db_health;
 struct ev_loop;
+struct primary;
 struct worker_pool;
 
 struct database {
@@ -16,6 +17,7 @@ struct database {
   const char *conninfo;
   const char *application_name;
   struct db_health *health;
+  struct primary *primary;
   int64_t connect_timeout_ms;
   int64_t retry_max_ms; /* greatest pause between attempts */
   int64_t statement_timeout_ms;

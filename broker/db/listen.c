@@ -14,10 +14,13 @@
 #include "db/connection.h"
 #include "db/database.h"
 #include "db/health.h"
+#include "db/primary.h"
 #include "db/values.h"
 
-/* A session whose packets get lost is noticed within LOOK_SECONDS + ANSWER_LIMIT_MS. */
-#define LOOK_SECONDS 2.0
+/* One tick without an answer, and another primary is looked for; a session whose packets get lost
+ * is given up within LOOK_TICKS and ANSWER_LIMIT_MS. */
+#define TICK_SECONDS 0.5
+#define LOOK_TICKS 2u
 #define ANSWER_LIMIT_MS 2500
 
 enum { LISTEN_CONTROL, LISTEN_APPEND, LOOK, STATEMENT_COUNT };
@@ -36,6 +39,7 @@ struct listen {
   struct listen_options options;
   struct db_connection *connection;
   ev_timer timer;
+  unsigned ticks;
   bool is_connected;
   bool is_active;      /* listening */
   bool asks_to_listen; /* the batch in flight does */
@@ -96,9 +100,14 @@ static void look(struct listen *listen) {
 }
 
 static void on_timer(struct ev_loop *loop, ev_timer *timer, int events) {
+  struct listen *listen = timer->data;
   (void)loop;
   (void)events;
-  look(timer->data);
+  if (listen->is_connected && db_connection_in_flight(listen->connection) > 0) {
+    primary_look(listen->options.database->primary);
+  } else if (++listen->ticks % LOOK_TICKS == 0) {
+    look(listen);
+  }
 }
 
 static void on_state(struct db_connection *connection, void *owner, bool ready,
@@ -109,7 +118,9 @@ static void on_state(struct db_connection *connection, void *owner, bool ready,
   listen->is_connected = ready;
   listen->server_process = 0;
   set_active(listen, false);
-  if (ready) look(listen);
+  if (!ready) return;
+  ev_timer_again(listen->options.database->loop, &listen->timer); /* a tick from now */
+  look(listen);
 }
 
 static void on_notify(void *owner, const char *channel, const char *payload) {
@@ -137,7 +148,7 @@ struct listen *listen_open(const struct listen_options *options) {
       .owner = listen,
   };
   listen->connection = db_connection_open(&connection_options);
-  ev_timer_init(&listen->timer, on_timer, LOOK_SECONDS, LOOK_SECONDS);
+  ev_timer_init(&listen->timer, on_timer, TICK_SECONDS, TICK_SECONDS);
   listen->timer.data = listen;
   ev_timer_start(options->database->loop, &listen->timer);
   return listen;

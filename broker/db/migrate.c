@@ -317,11 +317,14 @@ static bool apply_all(struct migration *migration, struct history *history) {
 /* ---------------------------------------------------------------- deciding */
 
 static bool open_session(struct migration *migration, const char *conninfo) {
-  migration->pg = db_open_session(conninfo, "pgcursusd migrate", CONNECT_TIMEOUT_MS);
-  if (PQstatus(migration->pg) != CONNECTION_OK) {
-    return fail(migration, "cannot connect to PostgreSQL: %s", PQerrorMessage(migration->pg));
+  char *problem;
+  migration->pg = db_open_session(conninfo, "pgcursusd migrate", CONNECT_TIMEOUT_MS, &problem);
+  if (migration->pg == NULL) {
+    fail(migration, "cannot connect to PostgreSQL: %s", problem);
+    free(problem);
+    return false;
   }
-  char *problem = server_find_problem(migration->pg, conninfo);
+  problem = server_find_problem(migration->pg, conninfo);
   if (problem) {
     fail(migration, "%s", problem);
     free(problem);

@@ -111,12 +111,15 @@ static char *find_pooling(PGconn *pg, const char *conninfo) {
    * another number. */
   int process = ask(pg, which_process);
   if (process <= 0 || process == PQbackendPID(pg)) return NULL;
-  PGconn *other = db_open_session(conninfo, "pgcursusd pooler check", ANSWER_LIMIT_US / 1000);
-  enum finding finding = PQstatus(other) == CONNECTION_OK ? SESSIONS_ARE_OURS : NO_ANSWER;
+  char *error;
+  PGconn *other =
+      db_open_session(conninfo, "pgcursusd pooler check", ANSWER_LIMIT_US / 1000, &error);
+  enum finding finding = other ? SESSIONS_ARE_OURS : NO_ANSWER;
   for (int round = 0; round < ROUNDS && finding == SESSIONS_ARE_OURS; round++) {
     finding = look(pg, other);
   }
-  char *text = describe(finding, PQerrorMessage(other));
+  char *text = describe(finding, other ? PQerrorMessage(other) : error);
+  free(error);
   PQfinish(other);
   return text;
 }

@@ -45,12 +45,30 @@ class Process:
         self.process.wait(120)
 
 
-def listening_socket(port=0):
-    sock = socket.socket()
+class ListeningSocket(socket.socket):
+    waiting = ()  # what must stay open as long as it does
+
+
+def listening_socket(port=0, backlog=256):
+    sock = ListeningSocket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
-    sock.listen(256)
+    sock.listen(backlog)
     return sock
+
+
+def unreachable_socket(port):
+    """Connecting to it takes for ever, as to a host whose packets get lost: Linux lets nobody in when the queue is full."""
+    sock = listening_socket(port, backlog=0)
+    waiting = []
+    while True:
+        waiting.append(socket.socket())
+        waiting[-1].settimeout(0.3)
+        try:
+            waiting[-1].connect(("127.0.0.1", port))
+        except TimeoutError:
+            sock.waiting = waiting
+            return sock
 
 
 def port_of_dsn(dsn):

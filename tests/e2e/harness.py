@@ -5,6 +5,7 @@ that crashes, leaks or trips a sanitizer is a fault of the test that was running
 lines of the programs and nothing of their insides.
 """
 
+import contextlib
 import ctypes
 import http.client
 import json
@@ -123,6 +124,7 @@ class Cluster:
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
         self.names = 0
+        self.frozen = []
         self.dsn = None
         self.start()
 
@@ -143,7 +145,29 @@ class Cluster:
 
     def crash(self):
         """An immediate stop: nothing is flushed, the next start replays the write-ahead log."""
+        self.thaw()
         self._call("stop", self.directory, "--mode", "immediate")
+
+    def processes(self):
+        """The process ids, the parent's first."""
+        parent = (self.directory / "data" / "postmaster.pid").read_text().split()[0]
+        children = (pathlib.Path("/proc") / parent / "task" / parent / "children").read_text().split()
+        return [int(pid) for pid in [parent, *children]]
+
+    def freeze(self):
+        """From now on it accepts connections, as far as the kernel does that, and says nothing."""
+        while self.frozen != self.processes():  # one may have been on its way
+            self.frozen = self.processes()
+            self._signal_frozen(signal.SIGSTOP)
+
+    def thaw(self):
+        self._signal_frozen(signal.SIGCONT)
+        self.frozen = []
+
+    def _signal_frozen(self, number):
+        for pid in self.frozen:
+            with contextlib.suppress(ProcessLookupError):  # one may have been at its end
+                os.kill(pid, number)
 
     def create_database(self):
         self.names += 1

@@ -4,12 +4,19 @@
 
 #include "base/log.h"
 #include "db/listen.h"
+#include "db/primary.h"
 #include "db_fixture.h"
 #include "unit.h"
 
 static struct listen *listener;
 static unsigned changes;
+static unsigned looks_elsewhere;
 static bool listening;
+
+void primary_look(struct primary *primary) {
+  (void)primary;
+  looks_elsewhere++;
+}
 
 static void on_change(void *owner, bool is_listening) {
   (void)owner;
@@ -27,7 +34,7 @@ static int open_it(void **state) {
   (void)state;
   log_set_level(LOG_ERROR);
   db_fixture_begin();
-  changes = 0;
+  changes = looks_elsewhere = 0;
   listening = false;
   listener = listen_open(&(struct listen_options){
       .database = &database, .on_notify = on_notify, .on_change = on_change});
@@ -102,12 +109,28 @@ static void a_session_that_changes_hands_is_not_ready(void **state) {
   assert_true(listening);
 }
 
+static void another_primary_is_looked_for_when_a_look_is_not_answered(void **state) {
+  (void)state;
+  db_fixture_make_ready(session);
+  commit(77);
+  wait_for_look();
+  assert_int_equal(looks_elsewhere, 0);
+  run_until(looks_elsewhere);
+  assert_int_equal(session->in_flight, 1); /* it may still be answered */
+  assert_true(listening);
+  commit(77);
+  wait_for_look();
+  assert_int_equal(looks_elsewhere, 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(it_listens_once_the_session_is_there, open_it, close_it),
       cmocka_unit_test_setup_teardown(a_refusal_costs_the_notifications_only_and_it_tries_again,
                                       open_it, close_it),
       cmocka_unit_test_setup_teardown(a_session_that_changes_hands_is_not_ready, open_it, close_it),
+      cmocka_unit_test_setup_teardown(another_primary_is_looked_for_when_a_look_is_not_answered,
+                                      open_it, close_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
