@@ -18,4 +18,5 @@ SELECT t.name AS topic,
          ORDER BY l.log_id, l.stream_key, l.version DESC) v USING (log_id)
   LEFT JOIN pgcursus.record_batches b
     ON b.log_id = v.log_id AND b.partition = v.partition AND b.base_offset = v.base_offset
+   AND b.record_count > 0
   LEFT JOIN pgcursus.stream_snapshots s ON s.log_id = v.log_id AND s.stream_key = v.stream_key;

@@ -4,7 +4,7 @@
 -- Returns:   upkeep, changed, for store_upkeep(): without a pass when it has come to its end;
 --            done  rows rewritten or removed; records, bytes  that were removed.
 -- Errors:    none.
--- Tables:    record_batches, log_segments (written), latest_keys, latest_producers (read), and as
+-- Tables:    record_batches, log_segments, partition_states (written), latest_keys, latest_producers (read), and as
 --            keep_producers().
 --
 -- A record goes when it has a key, is ordinary, is not the newest of its key, and not that of its producer
@@ -70,6 +70,10 @@ BEGIN
     DELETE FROM record_batches b
      WHERE b.log_id = upkeep.log_id AND b.partition = upkeep.partition
        AND b.base_offset = ANY (_emptied);
+    -- The end is no later than it was; but who looks at this row sees that others went (check_snapshot()).
+    UPDATE partition_states p
+       SET end_offset = greatest(p.end_offset, _to)
+     WHERE p.log_id = upkeep.log_id AND p.partition = upkeep.partition;
   END IF;
   IF done > 0 THEN
     UPDATE log_segments s

@@ -14,7 +14,7 @@
 --            object_not_in_prerequisite_state for a topic without event_sourcing, or a producer's
 --            sequence or epoch that does not follow; invalid_parameter_value, undefined_object and
 --            insufficient_privilege as publish().
--- Tables:    as append_events().
+-- Tables:    partition_states (locked, above READ COMMITTED), and as append_events().
 --
 -- Locks and durability are those of publish(). Above READ COMMITTED a unique_violation may also stand
 -- for a concurrent append.
@@ -64,6 +64,7 @@ BEGIN
    ORDER BY v.version DESC
    LIMIT 1;
   _partition := coalesce(_partition, partition_of_key(append_stream.key, _topic.partition_count));
+  PERFORM check_snapshot(_topic.log_id, _partition);
   _result := append_events(
     _topic.log_id, _topic.revision, _partition, _bytes, false, 1, ARRAY[append_stream.key],
     ARRAY[append_stream.expected_version], ARRAY[append_stream.payload],

@@ -10,7 +10,7 @@
 --            insufficient_privilege for an auth_policy that denies writing; feature_not_supported for an
 --            aggregate_replay topic; serialization_failure when a caller above READ COMMITTED has missed
 --            a concurrent append: try the transaction again.
--- Tables:    topic_definitions (locked, above READ COMMITTED), and as append().
+-- Tables:    topic_definitions, partition_states (locked, above READ COMMITTED), and as append().
 --
 -- Other writers of the partition wait until the caller ends. A caller that publishes to several
 -- partitions should do so in the order of topics and partitions, as the nodes do, else two may wait for
@@ -54,6 +54,7 @@ BEGIN
     -- The caller's snapshot may be older than a switch of the topic's log, which this lock notices,
     -- and than the partition's last batch, which the primary key does.
     PERFORM FROM topic_definitions t WHERE t.topic_id = _topic.topic_id FOR KEY SHARE;
+    PERFORM check_snapshot(_topic.log_id, _partition);
     BEGIN
       _result := append_record(_topic.log_id, _partition, publish.key, publish.payload,
                                publish.event_type, publish.metadata, publish."timestamp");

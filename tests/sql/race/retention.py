@@ -120,6 +120,29 @@ with Session() as first, Session() as second, Session() as janitor, Session() as
     equal(first.run("SELECT string_agg(\"offset\"::text, ' ') FROM read('c', 0)"), "4 5 6", "and_then_what_is_left")
     equal(second.run(retain() + "; " + earliest("c")), "2\n6|7", "retention_comes_again")
 
+    # A snapshot that is older than a removal must not give out offsets again.
+    psql(create_topic("s", "_partitions => 1; _event_sourcing => true"))
+    psql(create_topic("k", "_partitions => 1; _cleanup_policy => 'compact'"))
+    publish = {"t": "publish('t', NULL, 'xxxxxxxxxx', 0)", "k": "publish('k', 'k', 'xxxxxxxxx', 0)",
+               "s": "append_stream('s', '{key}', 1, NULL, 'xxxxxxxxx')"}
+    for topic, call in publish.items():
+        psql(f"SELECT pgcursus.{call.format(key='a')}")
+        first.run("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        before = first.run(earliest(topic)).split("|")[1]
+        for key in "bcd":
+            psql(f"SELECT pgcursus.{call.format(key=key)}")
+        janitor.run(COMPACT if topic == "k" else retain())
+        found = observer.run(f"SELECT count(*) FROM record_batches b JOIN topic_definitions d USING (log_id)"
+                             f" WHERE d.name = '{topic}' AND b.base_offset = {before}")
+        equal(found, "0", f"the_row_that_followed_is_gone_from_{topic}")
+        answer = first.run("SELECT " + call.format(key="e"))
+        ok("could not serialize" in answer, f"an_old_snapshot_appends_nothing_to_{topic}", answer)
+        first.run("ROLLBACK")
+        second.run("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        ok(second.run("SELECT " + call.format(key="e")).isdigit(), f"a_new_one_does_to_{topic}")
+        equal(janitor.run(COMPACT if topic == "k" else retain()), "0", f"and_holds_off_what_would_remove_from_{topic}")
+        second.run("ROLLBACK")
+
     # A log that is removed while a step is under way leaves nothing.
     psql(create_topic("gone", "_partitions => 1"))
     fill("gone", 3)
@@ -143,5 +166,6 @@ with Session() as first, Session() as second, Session() as janitor, Session() as
     janitor.run(retain())
     heard = first.run("SELECT 1")
     log = observer.run("SELECT log_id FROM topic_definition('t')")
-    ok(f'"trimmed {log} 0 10"' in heard, "the_nodes_are_told_what_is_gone", heard)
+    offset = observer.run(earliest("t")).split("|")[0]
+    ok(f'"trimmed {log} 0 {offset}"' in heard, "the_nodes_are_told_what_is_gone", heard)
 finish()
