@@ -340,9 +340,8 @@ static void register_metrics(struct housekeeping *housekeeping) {
                                        "Rows removed or changed by housekeeping.", "task", NULL);
   struct metric *records = metric_counter("pgcursus_housekeeping_records_total",
                                           "Records removed by housekeeping.", "task", NULL);
-  struct metric *bytes =
-      metric_counter("pgcursus_housekeeping_bytes_total",
-                     "Payloads and keys removed by housekeeping.", "task", NULL);
+  struct metric *bytes = metric_counter("pgcursus_housekeeping_bytes_total",
+                                        "Payloads and keys removed by housekeeping.", "task", NULL);
   struct metric *errors =
       metric_counter("pgcursus_housekeeping_errors_total",
                      "Housekeeping transactions that failed and are tried again.", "task", NULL);

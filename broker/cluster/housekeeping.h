@@ -12,12 +12,12 @@
  * The function (sql/functions/<family>/, granted to pgcursus_broker) does one small step and
  * returns one row (done bigint, more boolean): how many rows it removed or changed, and whether
  * there may be more to do at once; a function that removes records may add (records bigint, bytes
- * bigint) and is then asked for all four. It runs in a transaction of its own, at READ COMMITTED unless
- * the row says SERIALIZABLE, and re-checks its condition there, whatever a step before it found. It
- * should be done within some tens of milliseconds, as publishers may wait for what it locks or
- * writes, and must not wait for long itself: the session has a lock_timeout of 150 ms, after which
- * the step has failed and is tried again. Work larger than a step remembers in a table how far it
- * came.
+ * bigint) and is then asked for all four. It runs in a transaction of its own, at READ COMMITTED
+ * unless the row says SERIALIZABLE, and re-checks its condition there, whatever a step before it
+ * found. It should be done within some tens of milliseconds, as publishers may wait for what it
+ * locks or writes, and must not wait for long itself: the session has a lock_timeout of 150 ms,
+ * after which the step has failed and is tried again. Work larger than a step remembers in a table
+ * how far it came.
  *
  * The row (housekeeping_tasks.c) has the task's name (a metric label), the statement, the setting
  * that is its interval in milliseconds, and the settings that are its parameters $1, $2, ...
@@ -53,8 +53,8 @@ struct housekeeping_task {
   const char *statement;
   struct housekeeping_setting interval; /* an int64_t, milliseconds */
   struct housekeeping_setting parameters[HOUSEKEEPING_MAX_PARAMETERS]; /* $1, $2, ... */
-  bool is_serializable;  /* the functions it competes with count on SERIALIZABLE */
-  bool counts_removed; /* the statement has all four columns */
+  bool is_serializable; /* the functions it competes with count on SERIALIZABLE */
+  bool counts_removed;  /* the statement has all four columns */
 };
 
 /* housekeeping_tasks.c */
