@@ -44,6 +44,7 @@ struct call {
   int64_t started_us;
   int64_t deadline_us; /* monotonic */
   void *state;         /* the handler's own, in the arena */
+  bool is_placed;      /* set by a handler: no later request of the connection can overtake it */
   /* Set by a handler that waits for something that may never come (a long poll): answer now. */
   void (*on_cancel)(struct call *call);
   /* Gives back what a handler holds outside the arena; called once, when the call ends. */
@@ -59,7 +60,9 @@ struct call {
   unsigned frame_count;
   unsigned frame_index; /* being built */
   bool answered;
-  const char *outcome; /* for metrics: "ok" or the error's class */
+  bool is_finished;         /* its answer waits for those of the requests before it */
+  struct call *prev, *next; /* on its connection */
+  const char *outcome;      /* for metrics: "ok" or the error's class */
 };
 
 /* Answers. Each ends the call: it may be freed when the function returns. */

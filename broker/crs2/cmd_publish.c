@@ -231,6 +231,7 @@ static void submit(struct publish *publish) {
   publish->item.on_done = on_appended;
   publish->attempts++;
   append_submit(publish->call->crs2->append, &publish->item);
+  publish->call->is_placed = true; /* appends to a partition keep the order they are submitted in */
 }
 
 static void rows_built(struct publish *publish) {

@@ -15,14 +15,22 @@
 #define GROUP CONFIG_PERMISSION_GROUP
 #define TRANSACTION CONFIG_PERMISSION_TRANSACTION
 
-#define SERVED(name, permissions, handler, fields, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_SERVED, true, handler, fields, summary, false }
+#define SERVED(name, permissions, handler, fields, summary)                                    \
+  {                                                                                            \
+    COMMAND_##name, #name, permissions, COMMAND_SERVED, true, handler, fields, summary, false, \
+        false                                                                                  \
+  }
+#define OVERLAPPING(name, permissions, handler, fields, summary)                               \
+  {                                                                                            \
+    COMMAND_##name, #name, permissions, COMMAND_SERVED, true, handler, fields, summary, false, \
+        true                                                                                   \
+  }
 #define UNLISTED(name, permissions, fields, summary) \
-  { COMMAND_##name, #name, permissions, COMMAND_LATER, false, NULL, fields, summary, false }
+  { COMMAND_##name, #name, permissions, COMMAND_LATER, false, NULL, fields, summary, false, false }
 #define INTERNAL(name)                                           \
   {                                                              \
     COMMAND_##name, #name, 0, COMMAND_INTERNAL, false, NULL, "", \
-        "internal to the reference's brokers", false             \
+        "internal to the reference's brokers", false, false      \
   }
 
 /* Listed rows stand in the order of HELP (commands-1 2.6). Required fields come first; the rest is
@@ -47,7 +55,7 @@ static const struct command commands[] = {
         "Reads records, waiting for some when asked to"),
     {COMMAND_STREAM, "STREAM", READ | GROUP, COMMAND_SERVED, true, handle_stream,
      "topic partition group [member offset isolation batch autoOffsetReset generation]",
-     "Pushes records as they come; the connection carries nothing else from then on", true},
+     "Pushes records as they come; the connection carries nothing else from then on", true, false},
     SERVED(JOIN_GROUP, GROUP, handle_join_group, "group member [topic generation]",
            "Joins a consumer group"),
     SERVED(SYNC_GROUP, GROUP, handle_sync_group, "group member generation [topic]",
@@ -70,9 +78,9 @@ static const struct command commands[] = {
            "Starts a producer session"),
     SERVED(BEGIN_TXN, TRANSACTION, handle_begin_txn, "transactional_id producerId epoch",
            "Begins a transaction"),
-    SERVED(TXN_PUBLISH, TRANSACTION | WRITE, handle_txn_publish,
-           "transactional_id topic producerId seqNum epoch message [partition key]",
-           "Appends a record in a transaction"),
+    OVERLAPPING(TXN_PUBLISH, TRANSACTION | WRITE, handle_txn_publish,
+                "transactional_id topic producerId seqNum epoch message [partition key]",
+                "Appends a record in a transaction"),
     SERVED(
         TXN_APPEND_STREAM, TRANSACTION | WRITE, handle_txn_append_stream,
         "transactional_id topic key expected_version producerId seqNum epoch message [event_type "
@@ -111,9 +119,10 @@ static const struct command commands[] = {
            "Describes the nodes and partitions as JSON"),
     SERVED(ELECT_LEADER, ADMIN, handle_elect_leader, "topic partition broker",
            "Moves a partition's preferred node"),
-    {COMMAND_HELP, "HELP", 0, COMMAND_SERVED, true, handle_help, "", "Names the commands", false},
+    {COMMAND_HELP, "HELP", 0, COMMAND_SERVED, true, handle_help, "", "Names the commands", false,
+     false},
     {COMMAND_EXIT, "EXIT", 0, COMMAND_SERVED, true, handle_exit, "",
-     "Answers OK and closes the connection", false},
+     "Answers OK and closes the connection", false, false},
     SERVED(ALTER_TOPIC_CONFIG, ADMIN, handle_alter_topic_config, "topic min_in_sync_replicas",
            "Changes a topic's minimum of in-sync replicas"),
     SERVED(AGGREGATE_REPLAY_PROOF, READ, handle_aggregate_replay_proof,
@@ -126,7 +135,7 @@ static const struct command commands[] = {
            "topic key [from_version to_version max_records max_bytes]",
            "Reads an aggregate's history, without snapshots"),
     {COMMAND_AUTH, "AUTH", 0, COMMAND_SERVED, false, handle_auth, "principal token",
-     "Authenticates the connection", false},
+     "Authenticates the connection", false, false},
     UNLISTED(BROWSE_MESSAGES, READ, "", "Not part of this broker"),
     INTERNAL(REPLICATE_MESSAGE),
     INTERNAL(REPLICATE_SNAPSHOT),

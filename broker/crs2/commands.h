@@ -25,6 +25,7 @@ struct command {
   const char *fields; /* for people: required ones in capitals' place, see docs */
   const char *summary;
   bool is_streamed; /* every answer, a refusal too, is a stream frame (crs2-wire 13.4) */
+  bool overlaps; /* several on one connection may be in progress: what they do keeps their order */
 };
 
 /* By internal number; NULL for NEGOTIATE and unknown numbers. */

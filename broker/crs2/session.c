@@ -21,6 +21,10 @@
 /* Payloads above this size are checked and decompressed by a worker. */
 #define LARGE_REQUEST_BYTES (1u << 20)
 
+/* Requests of one connection in progress at a time, where their command lets them overlap. */
+#define MAX_OVERLAPPING 64
+#define MAX_OVERLAPPING_BYTES 65536
+
 /* The longest handshake payload that can be valid: two versions, a count, four compressions. */
 #define HANDSHAKE_MAX_PAYLOAD 10u
 
@@ -44,7 +48,8 @@ struct session {
   enum command_numbering numbering;
   const struct command *command; /* of the frame whose payload is awaited */
   struct frame_header header;    /* likewise */
-  struct call *call;             /* the request in progress */
+  struct call *calls;            /* in progress, or answered and behind one that is not; in order */
+  unsigned call_count;
   struct session_stream *stream; /* SESSION_STREAMING */
   bool processing;               /* inside process(): answers that come at once must not recurse */
   bool input_ended;
@@ -202,14 +207,11 @@ static void read_payload(struct call *call) {
 }
 
 static void dispatch(struct call *call) {
-  struct session *session = call->session;
   call_set_charge(call, call->encoded.capacity + call->decoded.capacity + call->arena.allocated +
                             call->batch_arena.allocated);
   if (call->refusal && !call->is_refused_batch) {
-    const char *reason = call->refusal;
-    if (session) session->call = NULL;
-    call_free(call);
-    if (session) cut_off(session, reason);
+    call->encode_refusal = call->refusal; /* what came before it is still answered */
+    session_call_finished(call);
     return;
   }
   command_dispatch(call);
@@ -272,7 +274,8 @@ static bool start_request(struct session *session) {
   session->command = NULL;
   connection_take_input(connection, length, &call->encoded);
   call->charged = length;
-  session->call = call;
+  DL_APPEND(session->calls, call);
+  session->call_count++;
   if (call->header.decoded_length > LARGE_REQUEST_BYTES) {
     call->job.run = run_read_payload;
     call->job.done = read_payload_done;
@@ -282,6 +285,38 @@ static bool start_request(struct session *session) {
     dispatch(call);
   }
   return true;
+}
+
+/* What comes after requests that are in progress. */
+enum next_request {
+  NEXT_WAITS,    /* until they are answered, whatever is right or wrong with it */
+  NEXT_OVERLAPS, /* it is all there, small, and as good as they are */
+  NEXT_ARRIVES,  /* it may yet turn out to be one of the others */
+};
+
+static enum next_request look_at_next(struct session *session) {
+  const struct call *last = session->calls->prev;
+  if (!last->command->overlaps || !last->is_placed || session->command != NULL ||
+      session->call_count >= MAX_OVERLAPPING) {
+    return NEXT_WAITS;
+  }
+  struct slice input = connection_input(session->connection);
+  size_t size = FRAME_HEADER_SIZE;
+  if (input.length >= size) {
+    struct frame_header header;
+    if (frame_decode_header(input.data, session->compression, session->numbering, &header) ||
+        header.kind != FRAME_REQUEST || header.encoded_length > MAX_OVERLAPPING_BYTES ||
+        header.decoded_length > MAX_OVERLAPPING_BYTES) {
+      return NEXT_WAITS;
+    }
+    const struct command *command =
+        command_find(command_from_wire(session->numbering, header.command));
+    if (command == NULL || !command->overlaps) return NEXT_WAITS;
+    size += header.encoded_length;
+    if (input.length >= size) return NEXT_OVERLAPS;
+  }
+  connection_want_input(session->connection, size);
+  return NEXT_ARRIVES;
 }
 
 /* Nothing is in progress and nothing complete is left to start. */
@@ -304,8 +339,9 @@ static void process(struct session *session) {
   struct crs2 *crs2 = session->crs2;
   session->processing = true;
   bool more = true;
-  while (more && session->connection != NULL && session->call == NULL &&
-         session->state < SESSION_STREAMING && !connection_output_is_full(connection)) {
+  while (more && session->connection != NULL && session->state < SESSION_STREAMING &&
+         !connection_output_is_full(connection) &&
+         (session->calls == NULL || look_at_next(session) == NEXT_OVERLAPS)) {
     if (session->state == SESSION_HANDSHAKE) {
       more = read_handshake(session);
     } else {
@@ -313,7 +349,7 @@ static void process(struct session *session) {
     }
   }
   bool is_busy = session->connection != NULL &&
-                 (session->call != NULL || connection_output_is_full(connection));
+                 (session->calls != NULL || connection_output_is_full(connection));
   if (session->connection != NULL && !is_busy && session->state < SESSION_STREAMING) rest(session);
   session->processing = false;
   if (session->connection == NULL) { /* closed meanwhile; on_closed left the memory to us */
@@ -321,7 +357,9 @@ static void process(struct session *session) {
   } else if (session->state == SESSION_STREAMING) {
     ignore_input(session);
   } else if (session->state != SESSION_ENDING) {
-    connection_hold(connection, is_busy);
+    bool takes_more = session->calls && !crs2->draining && look_at_next(session) == NEXT_ARRIVES &&
+                      !connection_output_is_full(connection);
+    connection_hold(connection, is_busy && !takes_more);
   }
 }
 
@@ -332,29 +370,36 @@ static void record_metrics(const struct call *call) {
                  (double)(clock_monotonic_us() - call->started_us) / 1e6);
 }
 
-void session_call_finished(struct call *call) {
-  struct session *session = call->session;
-  record_metrics(call);
+/* Writes the answer of the oldest request. False when no further one may be written. */
+static bool deliver(struct session *session) {
+  struct call *call = session->calls;
   const char *refusal = call->encode_refusal;
   bool closes = call->closes_session;
   struct buffer frame = call->frame;
   call->frame = (struct buffer){0};
+  DL_DELETE(session->calls, call);
+  session->call_count--;
   call_free(call);
-  if (session == NULL) {
-    buffer_release(&frame);
-    return;
-  }
-  session->call = NULL;
   if (refusal) {
-    buffer_release(&frame);
     cut_off(session, refusal);
+  } else {
+    if (frame.length) connection_write(session->connection, &frame);
+    if (closes) end_after_output(session, "the client said EXIT");
+  }
+  buffer_release(&frame);
+  return !refusal && !closes;
+}
+
+void session_call_finished(struct call *call) {
+  struct session *session = call->session;
+  if (call->answered) record_metrics(call);
+  if (session == NULL) {
+    call_free(call);
     return;
   }
-  if (frame.length) connection_write(session->connection, &frame);
-  buffer_release(&frame);
-  if (closes) {
-    end_after_output(session, "the client said EXIT");
-    return;
+  call->is_finished = true;
+  while (session->calls && session->calls->is_finished) {
+    if (!deliver(session)) return;
   }
   if (!session->processing) process(session);
 }
@@ -364,8 +409,9 @@ void session_call_finished(struct call *call) {
 void session_begin_stream(struct call *call, struct session_stream *stream) {
   struct session *session = call->session;
   record_metrics(call);
+  session->calls = NULL;
+  session->call_count = 0;
   call_free(call);
-  session->call = NULL;
   session->stream = stream;
   session->state = SESSION_STREAMING;
   connection_set_deadline(session->connection, 0);
@@ -412,8 +458,9 @@ static void on_input(struct connection *connection, void *owner) {
   }
 }
 
+/* Only a request that is alone waits for something. */
 static void cancel_wait(struct session *session) {
-  struct call *call = session->call;
+  struct call *call = session->calls;
   if (call && call->on_cancel) call->on_cancel(call);
 }
 
@@ -425,7 +472,7 @@ static void on_end_of_input(struct connection *connection, void *owner) {
     connection_close(session->connection, "end of input in the handshake");
   } else if (session->state == SESSION_STREAMING) {
     connection_close(session->connection, "end of input");
-  } else if (session->call != NULL) {
+  } else if (session->calls != NULL) {
     cancel_wait(session);
   } else if (!session->processing && session->state == SESSION_OPEN) {
     process(session);
@@ -437,7 +484,7 @@ static void on_output_drained(struct connection *connection, void *owner) {
   (void)connection;
   if (session->state == SESSION_STREAMING) {
     session->stream->on_drained(session->stream);
-  } else if (!session->processing && session->call == NULL && session->state == SESSION_OPEN) {
+  } else if (!session->processing && session->state == SESSION_OPEN) {
     process(session);
   }
 }
@@ -448,14 +495,19 @@ static void on_closed(struct connection *connection, void *owner, const char *re
   log_event(LOG_DEBUG, "connection closed", "peer", session_peer(session), "reason", reason, NULL);
   DL_DELETE(session->crs2->sessions, session);
   session->crs2->session_count--;
-  struct call *call = session->call;
+  struct call *calls = session->calls;
   if (session->stream) session->stream->on_closed(session->stream);
   session->stream = NULL;
-  session->call = NULL;
+  session->calls = NULL;
   session->connection = NULL;
-  if (call) {
+  struct call *call, *next;
+  DL_FOREACH_SAFE(calls, call, next) {
     call->session = NULL;
-    if (call->on_cancel) call->on_cancel(call);
+    if (call->is_finished) {
+      call_free(call);
+    } else if (call->on_cancel) {
+      call->on_cancel(call);
+    }
   }
   if (session->processing) return;
   free_session(session);
@@ -499,7 +551,7 @@ void crs2_drain(struct crs2 *crs2) {
   crs2->draining = true;
   struct session *session, *next;
   DL_FOREACH_SAFE(crs2->sessions, session, next) {
-    if (session->call != NULL) {
+    if (session->calls != NULL) {
       cancel_wait(session);
     } else if (session->state == SESSION_STREAMING) {
       session->stream->on_stop(session->stream);

@@ -1,6 +1,7 @@
 /* `bench transactions`: consume-process-produce without the processing. Each connection runs
- * transactions one after another, a request at a time as clients do: a session, a beginning, some
- * records, one offset of a group of its own, and the commit. */
+ * transactions one after another: a session, a beginning, some records, one offset of a group of
+ * its own, and the commit. Only records are sent without waiting for the answer to the one before.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,9 @@ struct producer {
   char epoch[24];
   char member[260], generation[24];
   enum step step;
-  int64_t published; /* in this transaction */
-  int64_t offset;    /* committed last */
+  int64_t sent, published; /* in this transaction */
+  bool failed;             /* it is begun anew once all answers are there */
+  int64_t offset;          /* committed last */
   int64_t began_at;
 };
 
@@ -66,7 +68,7 @@ static int send_step(struct bench *bench, struct bench_connection *connection) {
       return send(bench, connection, "BEGIN_TXN", fields, 3);
     }
     case STEP_PUBLISH: {
-      snprintf(number, sizeof number, "%" PRId64, producer->published + 1);
+      snprintf(number, sizeof number, "%" PRId64, ++producer->sent);
       const struct pgcursus_field fields[] = {
           SESSION(producer), FIELD("topic", topic), FIELD("partition", partition),
           FIELD("seqNum", number), FIELD("message", run->payload)};
@@ -91,9 +93,18 @@ static int send_step(struct bench *bench, struct bench_connection *connection) {
 
 static int fill(struct bench *bench, struct bench_connection *connection) {
   const struct txn_run *run = bench->own;
-  bool between = run->producers[connection->index].step == STEP_INIT;
-  if (connection->in_flight > 0 || (bench->stopping && between)) return EXIT_DONE;
-  return send_step(bench, connection);
+  struct producer *producer = &run->producers[connection->index];
+  bool between = producer->step == STEP_INIT;
+  if (producer->step != STEP_PUBLISH) {
+    if (connection->in_flight > 0 || (bench->stopping && between)) return EXIT_DONE;
+    return send_step(bench, connection);
+  }
+  int status = EXIT_DONE;
+  while (producer->sent < bench->options.batch && status == EXIT_DONE && !producer->failed &&
+         connection->in_flight < (size_t)bench->options.pipeline) {
+    status = send_step(bench, connection);
+  }
+  return status;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -108,7 +119,7 @@ static void note_transaction(struct bench *bench, struct producer *producer) {
   struct txn_run *run = bench->own;
   run->transactions++;
   producer->offset++;
-  producer->published = 0;
+  producer->sent = producer->published = 0;
   bench->finished_at = bench->last_answer_at;
   bench->records += (uint64_t)bench->options.batch;
   bench->bytes += (uint64_t)(bench->options.batch * bench->options.size);
@@ -125,8 +136,13 @@ static int take(struct bench *bench, struct bench_connection *connection,
   (void)request;
   if (result == PGCURSUS_REFUSED) {
     bench_note_refusal(bench, connection);
+    producer->failed = true;
+  }
+  if (producer->failed) {
+    if (connection->in_flight > 0) return EXIT_DONE;
     producer->step = STEP_INIT; /* which aborts what was begun */
-    producer->published = 0;
+    producer->sent = producer->published = 0;
+    producer->failed = false;
     return EXIT_DONE;
   }
   bench->requests++;
@@ -220,6 +236,8 @@ int cmd_bench_transactions(struct cli *cli, int argc, char **argv) {
        "Records a transaction. Default: 10."},
       {0, "size", "BYTES", OPTION_INTEGER, &values.size, 1, 1048576,
        "Payload of a record. Default: 100."},
+      {0, "pipeline", "N", OPTION_INTEGER, &values.pipeline, 1, 10000,
+       "Records of a transaction that are in flight at a time. Default: all."},
       {'n', "records", "N", OPTION_INTEGER, &values.records, 1, INT64_MAX, "Stop after N records."},
       {'s', "seconds", "N", OPTION_INTEGER, &values.seconds, 1, 86400,
        "Stop after N seconds. Default: 5, unless --records is given."},
@@ -231,8 +249,9 @@ int cmd_bench_transactions(struct cli *cli, int argc, char **argv) {
       .description =
           "Runs transactions on each connection, one after another, and prints records, time, rate "
           "and the latency of a transaction. Each is INIT_PRODUCER_ID, BEGIN_TXN, TXN_PUBLISH for "
-          "every record, SEND_OFFSETS_TO_TXN with one offset, and END_TXN; a request waits for the "
-          "answer to the one before. The topic is also the input of each connection's group.",
+          "every record, SEND_OFFSETS_TO_TXN with one offset, and END_TXN. The records are sent "
+          "without waiting for their answers, as produce does; every other request waits for what "
+          "came before. The topic is also the input of each connection's group.",
       .examples = "  pgcursus bench transactions -c 16 -s 10\n",
       .options = options,
       .option_count = sizeof options / sizeof *options,
@@ -240,5 +259,6 @@ int cmd_bench_transactions(struct cli *cli, int argc, char **argv) {
   int words, status;
   if (!cli_parse(cli, usage, argc, argv, 0, 0, &words, &status)) return status;
   if (values.records == 0 && values.seconds == 0) values.seconds = 5;
+  if (values.pipeline == 0) values.pipeline = values.batch;
   return bench_transactions(cli, &values);
 }
