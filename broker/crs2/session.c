@@ -87,15 +87,20 @@ const char *session_peer(const struct session *session) {
 
 /* ------------------------------------------------------------------ ending */
 
-static void cut_off(struct session *session, const char *reason) {
-  log_event(LOG_INFO, "closing a connection", "peer", session_peer(session), "reason", reason,
-            NULL);
-  connection_close(session->connection, reason);
-}
-
 static void end_after_output(struct session *session, const char *reason) {
   session->state = SESSION_ENDING;
   connection_close_after_output(session->connection, CLOSE_GRACE_MS, reason);
+}
+
+/* What has been answered already still reaches the client. */
+static void cut_off(struct session *session, const char *reason) {
+  log_event(LOG_INFO, "closing a connection", "peer", session_peer(session), "reason", reason,
+            NULL);
+  if (connection_output_pending(session->connection) > 0) {
+    end_after_output(session, reason);
+  } else {
+    connection_close(session->connection, reason);
+  }
 }
 
 /* ------------------------------------------------------------------ deadlines */
@@ -383,7 +388,9 @@ static bool deliver(struct session *session) {
   if (refusal) {
     cut_off(session, refusal);
   } else {
-    if (frame.length) connection_write(session->connection, &frame);
+    if (frame.length && session->state != SESSION_ENDING) {
+      connection_write(session->connection, &frame);
+    }
     if (closes) end_after_output(session, "the client said EXIT");
   }
   buffer_release(&frame);

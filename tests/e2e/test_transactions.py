@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import crs2client as crs2
 import harness
 from crs2client import BrokerError
 from refusal import Text, refused
@@ -664,3 +665,92 @@ def test_txn_append_stream_refuses_by_topic_and_stream(client, make_topic, topic
             reason=Text("conflicts with existing client sequence"))
     refused(client, "TXN_APPEND_STREAM", request | {"seqNum": "2"}, "transaction_stream_failed", reason=Text("reserved"))
     txn.end("abort")
+
+
+# ---- requests that are sent ahead ----
+
+TXN_PUBLISH, BEGIN_TXN, END_TXN = (crs2.COMMANDS[name] for name in ("TXN_PUBLISH", "BEGIN_TXN", "END_TXN"))
+
+
+def request(command, number, fields):
+    return crs2.encode_frame(crs2.REQUEST, command, 0, number, crs2.encode_request(fields))
+
+
+def record(txn, topic, number):
+    return txn.session | dict(topic=topic, message=f"m{number}", seqNum=str(number))
+
+
+def test_a_whole_transaction_may_be_sent_at_once(client, topic, txn):
+    frames = [request(BEGIN_TXN, 1000, txn.session)]
+    frames += [request(TXN_PUBLISH, n, record(txn, topic, n)) for n in range(1, 101)]
+    frames += [request(END_TXN, 101, txn.session | {"result": "commit"})]
+    client.send_raw(b"".join(frames))
+    answers = [client.recv() for _ in frames]
+    assert [a.request_id for a in answers] == [1000] + list(range(1, 102))
+    assert all(a.status == crs2.OK for a in answers)
+    assert answers[-1].text.endswith("state=committed messages=100 offsets=0")
+    assert committed(client, topic, batch=200) == [(n - 1, f"m{n}".encode()) for n in range(1, 101)]
+
+
+def test_records_that_are_sent_ahead_share_group_commits(broker, client, topic, txn):
+    txn.begin()
+    before = broker.metric("pgcursus_append_group_publishes_count")
+    client.send_raw(b"".join(request(TXN_PUBLISH, n, record(txn, topic, n)) for n in range(1, 61)))
+    assert all(client.recv().status == crs2.OK for _ in range(60))
+    assert broker.metric("pgcursus_append_group_publishes_count") - before <= 30
+
+
+def test_a_refusal_among_them_is_answered_in_its_place(client, topic, txn):
+    txn.begin()
+    wrong = {3: {"seqNum": "0"}, 5: {"topic": "no-such-topic"}, 7: {"partition": "9"}, 8: {"message": ""}}
+    client.send_raw(b"".join(request(TXN_PUBLISH, n, record(txn, topic, n) | wrong.get(n, {})) for n in range(1, 11)))
+    answers = [client.recv() for _ in range(10)]
+    assert [a.request_id for a in answers] == list(range(1, 11))
+    assert [a.request_id for a in answers if a.status != crs2.OK] == list(wrong)
+    assert txn.end() == ("committed", 6, 0)
+
+
+def test_what_came_before_a_frame_that_closes_is_answered(broker, client, topic, txn):
+    txn.begin()
+    bad = bytearray(request(TXN_PUBLISH, 6, record(txn, topic, 6)))
+    bad[-1] ^= 1
+    for garbage in (bytes(bad), b"\xff" * 64):
+        with broker.client() as other:
+            other.send_raw(b"".join(request(TXN_PUBLISH, n, record(txn, topic, n)) for n in range(1, 6)) + garbage)
+            assert [other.recv().request_id for _ in range(5)] == [1, 2, 3, 4, 5]
+            assert other.is_closed()
+    assert txn.end() == ("committed", 5, 0)
+
+
+def test_other_requests_wait_for_the_records_before_them(client, topic, txn):
+    txn.begin()
+    frames = [request(TXN_PUBLISH, n, record(txn, topic, n)) for n in range(1, 21)]
+    frames.insert(10, request(crs2.COMMANDS["TXN_STATUS"], 99, {"transactional_id": txn.name}))
+    client.send_raw(b"".join(frames))
+    answers = [client.recv() for _ in frames]
+    assert [a.request_id for a in answers] == list(range(1, 11)) + [99] + list(range(11, 21))
+    assert "messages=10 " in answers[10].text
+
+
+def test_a_client_that_leaves_records_behind_harms_nobody(broker, client, topic, txn):
+    txn.begin()
+    for cut in (7, 300, 2000):
+        frames = b"".join(request(TXN_PUBLISH, n, record(txn, topic, n)) for n in range(1, 41))
+        with broker.client() as leaving:
+            leaving.send_raw(frames[:-cut])
+    deadline = time.monotonic() + 20 * harness.SLOWNESS
+    while txn.status()[1] < 25 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert txn.end()[0] == "committed"
+    payloads = [payload for _, payload in committed(client, topic, batch=200)]
+    assert len(payloads) >= 25 and payloads == [f"m{n}".encode() for n in range(1, len(payloads) + 1)]
+
+
+def test_small_pieces_of_records_sent_ahead_are_put_together(client, topic, txn):
+    txn.begin()
+    frames = b"".join(request(TXN_PUBLISH, n, record(txn, topic, n)) for n in range(1, 11))
+    for start in range(0, len(frames), 50):
+        client.send_raw(frames[start:start + 50])
+        time.sleep(0.002)
+    assert [client.recv().request_id for _ in range(10)] == list(range(1, 11))
+    assert txn.end() == ("committed", 10, 0)
