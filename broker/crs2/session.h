@@ -1,5 +1,5 @@
 /* One client connection speaking CRS2: negotiation, then requests one at a time, answered in order.
- */
+ * Those of a command that `overlaps` (crs2/commands.h) may be in progress together. */
 #ifndef PGCURSUS_CRS2_SESSION_H
 #define PGCURSUS_CRS2_SESSION_H
 
