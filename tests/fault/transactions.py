@@ -157,19 +157,35 @@ class Worker(Party):
         self.session, self.epoch = done.session, done.epoch
 
     def publish(self, records):
+        requests = []
         for number, record in enumerate(records, 1):
             body = f"{record.payload.decode()} {self.name} {self.epoch} {number}"
             fields = dict(topic="out", message=body, seqNum=number)
             if self.random.random() < 0.5:
                 fields["partition"] = number % OUTPUTS
-            for _ in range(2 if self.random.random() < 0.1 else 1):  # sometimes sent again for no reason
-                self.publish_surely(fields)
+            requests += [fields] * (2 if self.random.random() < 0.1 else 1)  # sometimes sent again for no reason
+        if self.random.random() < 0.5:
+            requests = self.publish_ahead(requests)
+        for fields in requests:
+            self.publish_surely(fields)
+
+    def publish_ahead(self, requests):
+        """All at once. Returns those of which nobody knows."""
+        done = self.ask_ahead("TXN_PUBLISH", [
+            (dict(fields, **self.session), dict(payload=fields["message"].encode(), id=self.name, epoch=self.epoch),
+             self.read_place) for fields in requests])
+        for operation in done:
+            if operation.outcome not in ("OK", None):
+                raise Refused(operation)
+        return [fields for fields, operation in zip(requests, done) if operation.outcome is None]
+
+    def read_place(self, answer):
+        return dict(partition=int(answer.ok_fields["partition"]))
 
     def publish_surely(self, fields):
         for attempt in range(20):
             try:
-                return self.step("TXN_PUBLISH", dict(payload=fields["message"].encode()),
-                                 lambda answer: dict(partition=int(answer.ok_fields["partition"])), **fields)
+                return self.step("TXN_PUBLISH", dict(payload=fields["message"].encode()), self.read_place, **fields)
             except Unknown as problem:
                 if attempt == 19:
                     raise

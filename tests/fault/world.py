@@ -223,13 +223,31 @@ class Client:
     def ask(self, command, fields, facts=None, read=None, kind=None, loses_reply=False):
         """The operation, written down with its facts and what `read` makes of the answer. A request that could not be
         sent is not written down."""
-        operation, found = Operation(kind or command, trouble="unreachable", **(facts or {})), {}
+        operation = Operation(kind or command, trouble="unreachable", **(facts or {}))
         if not self.connect():
             return operation
         if loses_reply:
             self.world.proxy.swallowing.add(self.connection.sock.getsockname()[1])
+        return self.conclude(operation, lambda: self.connection.call(command, **fields), read)
+
+    def ask_ahead(self, command, requests):
+        """The operations of several requests, (fields, facts, read), that are all sent before any answer is awaited."""
+        operations = [Operation(command, trouble="unreachable", **facts) for _, facts, _ in requests]
+        if not self.connect():
+            return operations
+        connection, sent = self.connection, iter(())
         try:
-            answer = self.connection.call(command, **fields)
+            sent = iter([connection.send(command, fields) for fields, _, _ in requests])
+        except LOST:
+            self.drop()  # some may have arrived
+        return [self.conclude(operation, lambda: connection.answer(next(sent, None), command), read)
+                for operation, (_, _, read) in zip(operations, requests)]
+
+    def conclude(self, operation, answer, read):
+        """Waits for the answer and writes the operation down."""
+        found = {}
+        try:
+            answer = answer()
             outcome, found = "OK", read(answer) if read else {}
         except crs2.BrokerError as error:
             outcome, trouble = None if error.retryable else error.code, error.code
