@@ -93,9 +93,8 @@ static const char *find_objection(PGconn *pg, const struct db_host *host,
   bool is_primary = primary_admit(primary, *server, name);
   free(name);
   if (is_primary) return NULL;
-  return "the server is a primary that was left for another: stop it, or restart this node if it "
-         "is "
-         "meant";
+  return "the server is a primary that was left for another: "
+         "stop it, or restart this node if it is meant";
 }
 
 /* With a `primary` only a session with it will do. */
